@@ -1,0 +1,1 @@
+"""The notebook room."""

@@ -1,0 +1,44 @@
+"""The words of a permission decision and of the answer to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .settings import Mode
+from .tools import CallPreview, Risk
+
+Decision = Literal["allow", "ask", "deny", "blocked"]
+Choice = Literal["allow_once", "allow_session", "deny"]
+CHOICES: tuple[Choice, ...] = ("allow_once", "allow_session", "deny")
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionQuery:
+    """A call that wants to run, as the verdict function sees it. ``home`` is our own home directory."""
+
+    tool: str
+    risk: Risk
+    mode: Mode
+    preview: CallPreview
+    home: str
+    deny: tuple[str, ...] = ()
+    session_allows: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``reason`` is one sentence for the person and the model. ``grant`` is the key that "for this session" stores."""
+
+    decision: Decision
+    reason: str
+    choices: tuple[Choice, ...] = ()
+    grant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A person's answer to an approval; ``note`` is a word to the model that goes with a denial."""
+
+    choice: Choice
+    note: str = ""

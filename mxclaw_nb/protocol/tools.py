@@ -1,0 +1,100 @@
+"""What a tool is, what it is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel
+
+from .messages import ToolStatus
+from .settings import Settings
+
+Risk = Literal["read", "write", "execute"]
+DetailKind = Literal["text", "command", "diff"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model is told of it. ``parameters`` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file that a call would touch: its resolved absolute path, and what kind of place that is."""
+
+    path: Path
+    protected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallPreview:
+    """What exactly a call would do, for the person who is asked and for the verdict. Made without side effects.
+
+    ``summary`` is one line; ``detail`` is the command, or the unified diff, in full. ``fingerprint`` names the
+    state of the file that the diff was made from: ``run`` refuses when it has changed since.
+    """
+
+    summary: str
+    detail: str = ""
+    detail_kind: DetailKind = "text"
+    targets: tuple[Target, ...] = ()
+    command: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a running call may know. ``emit`` shows live output; call it from the event loop's thread only.
+
+    ``workspace`` is the resolved root; ``outputs`` the session's own folder for long output (made on first need);
+    ``home`` our home directory, which no tool may touch otherwise.
+    """
+
+    session_id: str
+    turn_id: str
+    call_id: str
+    workspace: Path
+    outputs: Path
+    home: Path
+    settings: Settings = field(default_factory=Settings)
+    emit: Callable[[str], None] = lambda _delta: None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call came to. ``content`` is what the model reads, already cut to size."""
+
+    content: str
+    status: ToolStatus = "ok"
+    exit_code: int | None = None
+    output_path: str | None = None
+
+
+class Tool(Protocol):
+    """One tool. ``arguments`` is the pydantic model that its JSON is validated against (strict, extra forbidden).
+
+    ``preview`` and ``run`` raise ToolFailure for everything the model can do something about. ``run`` ends within
+    1 s of being cancelled, with nothing of it left running.
+    """
+
+    name: str
+    description: str
+    risk: Risk
+    concurrency_safe: bool
+    arguments: type[BaseModel]
+
+    async def preview(self, arguments: Any, context: ToolContext) -> CallPreview: ...
+
+    async def run(self, arguments: Any, context: ToolContext, preview: CallPreview) -> ToolResult: ...
+
+
+def tool_spec(tool: Tool) -> ToolSpec:
+    """The tool as the model is told of it."""
+    return ToolSpec(tool.name, tool.description, tool.arguments.model_json_schema())
