@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -17,8 +18,17 @@ def new_id(prefix: str) -> str:
 
 
 def now_iso() -> str:
-    """The present moment in UTC as ISO 8601 with milliseconds: ``2026-10-23T00:00:00.000Z``."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    """The present moment in UTC as ISO 8601 with milliseconds: ``2026-10-23T00:00:00.000Z``.
+
+    Called once an event, so the part down to the second is formatted once a second.
+    """
+    now = time.time_ns()
+    return f"{_second(now // 1_000_000_000)}.{now // 1_000_000 % 1000:03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 @dataclass(frozen=True, slots=True)

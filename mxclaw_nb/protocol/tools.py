@@ -69,12 +69,16 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call came to. ``content`` is what the model reads, already cut to size."""
+    """What a call came to. ``content`` is what the model reads, already cut to size.
+
+    ``timed_out`` tells a call that ran out of time (its status is error) from one that failed: it may be repeated.
+    """
 
     content: str
     status: ToolStatus = "ok"
     exit_code: int | None = None
     output_path: str | None = None
+    timed_out: bool = False
 
 
 class Tool(Protocol):
