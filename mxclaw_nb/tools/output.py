@@ -1,0 +1,190 @@
+"""Long or hostile text, made fit for the model and the screen: clipped, saved in full, shown without tricks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..protocol import ToolContext
+
+OUTPUT_LIMIT = 20_000
+"""Characters of one tool's output that the model is given at most."""
+
+_ZWJ = "\u200d"
+_LOOK_BACK = 64  # no real grapheme cluster is longer; a longer chain of marks is an attack and may be cut
+_NEAR_LINE_END = 200  # a cut moves this far at most to fall between two lines
+_SMALLEST_SPLIT = 160  # below this, head and tail with a notice between them make no sense
+
+# Blank or invisible although Unicode calls them letters, marks or symbols.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+
+
+def clip(text: str, limit: int = OUTPUT_LIMIT, *, hint: str = "") -> str:
+    """The text if it has at most ``limit`` characters, else its head and tail with the count of what was cut.
+
+    The result is never longer than ``limit``. No cut falls inside a grapheme cluster (combining marks, emoji
+    sequences, flags, Hangul, surrogates). ``hint`` is added to the notice, for example where the full text is.
+    """
+    if len(text) <= limit:
+        return text
+    widest = f"\n[... {len(text):,} characters ({len(text):,} lines) cut{hint} ...]\n"
+    room = limit - len(widest)
+    if room < _SMALLEST_SPLIT:
+        return text[: boundary_before(text, max(limit - 1, 0))] + ("…" if limit > 0 else "")
+    start = boundary_before(text, room // 2)
+    line = text.rfind("\n", max(start - _NEAR_LINE_END, 1), start)
+    start = start if line < 0 else line + 1
+    end = boundary_after(text, len(text) - (room - room // 2))
+    line = text.find("\n", end, end + _NEAR_LINE_END)
+    end = end if line < 0 or line + 1 >= len(text) else line + 1
+    cut, lines = end - start, text.count("\n", start, end)
+    size = f"{cut:,} characters" + (f" ({lines:,} lines)" if lines else "")
+    before = "" if text[start - 1] == "\n" else "\n"
+    return f"{text[:start]}{before}[... {size} cut{hint} ...]\n{text[end:]}"
+
+
+def boundary_before(text: str, index: int) -> int:
+    """The nearest place at or before ``index`` where the text may be cut."""
+    for place in range(index, max(index - _LOOK_BACK, 0), -1):
+        if not _joined(text, place):
+            return place
+    return index if index > _LOOK_BACK else 0
+
+
+def boundary_after(text: str, index: int) -> int:
+    """The nearest place at or after ``index`` where the text may be cut."""
+    for place in range(index, min(index + _LOOK_BACK, len(text))):
+        if not _joined(text, place):
+            return place
+    return index if index + _LOOK_BACK < len(text) else len(text)
+
+
+def _joined(text: str, place: int) -> bool:
+    """Whether the characters on both sides of ``place`` belong to one grapheme cluster (after Unicode's UAX 29)."""
+    if place <= 0 or place >= len(text):
+        return False
+    left, right = text[place - 1], text[place]
+    if left < "\u0300" and right < "\u0300":
+        return left == "\r" and right == "\n"
+    if right == _ZWJ or left == _ZWJ or unicodedata.category(right) in ("Mn", "Me", "Mc"):
+        return True
+    if "\U0001f3fb" <= right <= "\U0001f3ff" or "\U000e0020" <= right <= "\U000e007f":
+        return True
+    if "\ud800" <= left <= "\udbff" and "\udc00" <= right <= "\udfff":
+        return True
+    if _is_flag_letter(left) and _is_flag_letter(right):
+        run = place
+        while run > 0 and _is_flag_letter(text[run - 1]):
+            run -= 1
+        return (place - run) % 2 == 1
+    if "\u1160" <= right <= "\u11ff":  # Hangul vowel or final consonant
+        return "\u1100" <= left <= "\u11ff" or "\uac00" <= left <= "\ud7a3"
+    return "\u1100" <= left <= "\u115f" and "\u1100" <= right <= "\u115f"
+
+
+def _is_flag_letter(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def text_width(text: str) -> int:
+    """Columns that the text takes in a terminal or a monospaced box: Chinese and emoji two, marks none."""
+    return sum(_column_width(character) for character in text)
+
+
+def _column_width(character: str) -> int:
+    if character < "\u0300":
+        return 1
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def one_line(text: str, width: int = 100) -> str:
+    """The text as one line of at most ``width`` columns, with what is invisible escaped and runs of blanks closed."""
+    line = escape_invisible(re.sub(r"\s+", " ", text[: width * 8]).strip())
+    if text_width(line) <= width and len(text) <= width * 8:
+        return line
+    used = 0
+    for place, character in enumerate(line):
+        used += _column_width(character)
+        if used > width - 1:
+            return line[: boundary_before(line, place)].rstrip() + "…"
+    return line + "…"
+
+
+def escape_invisible(text: str) -> str:
+    """The text with every invisible, bidirectional or control character written as ``⟨U+202E⟩``.
+
+    For what a person approves: nothing that is there may be unseen, and nothing may reorder what is seen. Newlines
+    and tabs stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(f"⟨U+{ord(character):04X}⟩" if _hidden(character) else character for character in text)
+
+
+def _hidden(character: str) -> bool:
+    if character in " \n\t":
+        return False
+    if character in _BLANK or "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef":
+        return True
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp")
+
+
+def save_output(folder: Path, call_id: str, content: bytes) -> Path:
+    """Write a call's full output as a new private file (0600) in the session's private folder (0700).
+
+    The name is derived from ``call_id``, which comes from the provider and may hold anything; it never leaves the
+    folder and never replaces a file. Raises OSError.
+    """
+    for missing in reversed([folder, *folder.parents]):
+        if not missing.exists():
+            missing.mkdir(mode=0o700, exist_ok=True)
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", call_id[:200]).strip("-")[:40] or "call"
+    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for attempt in range(1, 10_000):
+            name = f"{readable}-{digest}.txt" if attempt == 1 else f"{readable}-{digest}-{attempt}.txt"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                descriptor = os.open(name, flags, 0o600, dir_fd=directory)
+            except FileExistsError:
+                continue
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+            except OSError:
+                os.unlink(name, dir_fd=directory)
+                raise
+            return folder / name
+    finally:
+        os.close(directory)
+    raise FileExistsError(f"too many output files for one call in {folder}")
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """What the model reads, and where the full text is if it was cut."""
+
+    content: str
+    path: str | None = None
+
+
+def present(text: str, context: ToolContext, *, limit: int = OUTPUT_LIMIT, full: bytes | None = None) -> Presented:
+    """Clip a tool's text for the model; when something is cut (or ``full`` is given), save the full text first.
+
+    ``full`` is what to save if it is not the text itself. A disk that cannot take it costs the file, not the result.
+    """
+    if len(text) <= limit and full is None:
+        return Presented(text)
+    try:
+        content = text.encode("utf-8", "replace") if full is None else full
+        path = str(save_output(context.outputs, context.call_id, content))
+    except OSError as error:
+        return Presented(clip(text, limit, hint=f"; the full text could not be saved: {error.strerror}"))
+    return Presented(clip(text, limit, hint=f"; full text: {path}"), path)
