@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -81,7 +81,7 @@ StreamItem = TextDelta | ReasoningDelta | ProviderNotice | Completion
 class ModelProvider(Protocol):
     """The port to a model. The last item of a stream is always one ``Completion``; else it raises ``ModelError``."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
         """Ask, and yield deltas as they arrive, then the folded ``Completion``.
 
         Retries happen inside and only before the first delta was yielded. Cancelling the task, or closing the

@@ -1,0 +1,91 @@
+"""From the JSON text that a model wrote to validated arguments, or to a sentence that tells the model what is wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+
+class InvalidArguments(Exception):
+    """The arguments cannot be used; ``str()`` is the sentence for the model."""
+
+
+def parse_arguments(text: str, *, truncated: bool = False) -> dict[str, Any]:
+    """The JSON object in ``text``; nothing at all counts as no arguments. Never guesses at a cut-off text.
+
+    ``truncated``: the reply hit the output limit, so an argument text that does not parse (or is missing) was cut.
+    """
+    if truncated and not _complete(text):
+        raise InvalidArguments(
+            "The call was truncated by the output limit and was not executed. "
+            "Send it again with less content, or in several smaller calls."
+        )
+    if not text.strip():
+        return {}
+    try:
+        value: Any = from_json(text)
+    except ValueError as error:
+        value = _with_lone_surrogates(text, error)
+    if not isinstance(value, dict):
+        raise InvalidArguments("The arguments must be one JSON object, such as {}. The call was not executed.")
+    return value
+
+
+def validate_arguments(model: type[BaseModel], value: dict[str, Any]) -> BaseModel:
+    """The arguments as the tool's own type. Raises InvalidArguments that names each field and what is expected."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}"
+            for item in error.errors(include_url=False, include_input=False, include_context=False)[:10]
+        )
+        expected = ", ".join(
+            f"{name}{'' if field.is_required() else ' (optional)'}" for name, field in model.model_fields.items()
+        )
+        raise InvalidArguments(
+            f"The arguments are not valid and the call was not executed. {problems}. Expected: {expected or 'nothing'}."
+        ) from None
+
+
+def replace_lone_surrogates(text: str) -> str:
+    """``text`` with surrogate pairs joined and lone ones replaced by U+FFFD: safe for UTF-8, SQLite and HTTP."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _complete(text: str) -> bool:
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_lone_surrogates(text: str, error: ValueError) -> Any:
+    """A second reading for text whose only fault is an escape of half a surrogate pair."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidArguments(
+            f"The arguments are not valid JSON ({error}) and the call was not executed. Send the call again."
+        ) from None
+    return _mended(value)
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return replace_lone_surrogates(value)
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {replace_lone_surrogates(name): _mended(item) for name, item in value.items()}
+    return value

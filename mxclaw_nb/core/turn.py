@@ -1,0 +1,389 @@
+"""One running turn: the query loop. See ``docs/architecture.md`` for its steps and invariants."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+from mxclaw_nb.context import build_view, system_prompt
+from mxclaw_nb.protocol import (
+    ApprovalAnswered,
+    Completion,
+    Event,
+    FailureCode,
+    LeaseGone,
+    LeaseLost,
+    Message,
+    MessageCompleted,
+    MessageDelta,
+    Mode,
+    ModelError,
+    ModelId,
+    ModelRequest,
+    MxclawError,
+    Notice,
+    ProviderNotice,
+    ProviderNotReady,
+    ReasoningDelta,
+    ReasoningDeltaEvent,
+    Session,
+    SessionState,
+    StopRequested,
+    StreamInterrupted,
+    TextDelta,
+    ToolSpec,
+    TurnCompleted,
+    TurnFailed,
+    TurnFailedEvent,
+    TurnSignal,
+    TurnStarted,
+    TurnWriter,
+    Usage,
+    UsageError,
+    UsageEvent,
+    UserInput,
+    WireToolCall,
+    new_id,
+    tool_spec,
+)
+
+from .approvals import Approvals
+from .arguments import replace_lone_surrogates
+from .calls import CallRunner
+from .channel import Channel
+from .emitter import Emitter, Stamp, finish
+from .options import Services, TurnOptions
+
+_log = logging.getLogger(__name__)
+_MESSAGES: dict[FailureCode, str] = {
+    "cancelled": "The turn was cancelled.",
+    "lease_lost": "Another process took this session over; this turn stopped and wrote nothing more.",
+    "timeout": "The turn ran out of its time limit.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a turn ended: what the last event says and the state that the session is left in."""
+
+    state: SessionState
+    text: str = ""
+    code: FailureCode | None = None
+    retry_after: float | None = None
+
+
+class _Failed(Exception):
+    """Ends the turn with a code and a sentence."""
+
+    def __init__(self, code: FailureCode, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.code: FailureCode = code
+        self.retry_after = retry_after
+
+
+class Turn:
+    """Runs one turn in a task of its own on the loop that started it, and ends it cleanly whatever happens."""
+
+    def __init__(self, services: Services, session: Session, user: UserInput, options: TurnOptions) -> None:
+        self.id = new_id("t")
+        self.session = session
+        self.channel = Channel()
+        self.loop = asyncio.get_running_loop()
+        self.started: asyncio.Future[None] = self.loop.create_future()
+        self.model: ModelId = options.model or services.resolve_model(session.model)
+        self._services = services
+        self._user = user
+        self._options = options
+        self._settings = services.settings()
+        self._messages: list[Message] = []
+        self._approvals: Approvals | None = None
+        self._calls: CallRunner | None = None
+        self._stop: FailureCode | None = None
+        self._stop_message: str | None = None
+        self._partial: tuple[str, list[str]] | None = None
+        self._cost: float = 0.0
+        self._specs: Sequence[ToolSpec] = tuple(tool_spec(tool) for tool in services.tools.values())
+        self.task = self.loop.create_task(self._main(), name=f"mxclaw turn {self.id}")
+
+    def cancel(self, code: FailureCode = "cancelled", message: str | None = None) -> None:
+        """Ask the turn to end; the first reason counts. On the turn's loop only; returns at once."""
+        if self._stop is None and not self.task.done():
+            self._stop, self._stop_message = code, message
+            self.task.cancel()
+
+    def signal(self, signal: TurnSignal) -> None:
+        """Take a signal from the store; may be called from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the turn is over
+            self.loop.call_soon_threadsafe(self._on_signal, signal)
+
+    def _on_signal(self, signal: TurnSignal) -> None:
+        if isinstance(signal, ApprovalAnswered):
+            if self._approvals is not None:
+                self._approvals.answered(signal.request_id, signal.answer, signal.by)
+        elif isinstance(signal, StopRequested):
+            self.cancel("cancelled", f"The turn was stopped ({signal.by}).")
+        elif isinstance(signal, LeaseGone):
+            self.cancel("lease_lost")
+
+    async def _main(self) -> None:
+        try:
+            writer = await self._acquire()
+        except asyncio.CancelledError:
+            self._refuse(TurnFailed("cancelled", _MESSAGES["cancelled"]))
+            return
+        except BaseException as error:  # noqa: BLE001 - a refusal is the caller's, whatever it is
+            self._refuse(error)
+            return
+        emitter = Emitter(writer, self.channel)
+        if not self.started.done():
+            self.started.set_result(None)
+        timer = None
+        if self._options.timeout_s is not None:
+            timer = self.loop.call_later(self._options.timeout_s, self.cancel, "timeout")
+        try:
+            ending = await self._guarded(writer, emitter)
+        finally:
+            if timer is not None:
+                timer.cancel()
+        end = self.loop.create_task(self._finish(writer, emitter, ending))
+        with contextlib.suppress(asyncio.CancelledError):
+            await finish(end)
+
+    def _refuse(self, error: BaseException) -> None:
+        if not self.started.done():
+            self.started.set_exception(error)
+            self.started.exception()  # the caller may be gone: do not complain that nobody looked
+        self.channel.close()
+
+    async def _acquire(self) -> TurnWriter:
+        """Win the lease; when cancelled meanwhile, give it back."""
+        winning = self.loop.create_task(self._services.store.acquire(self.session.id, self.id, on_signal=self.signal))
+        try:
+            return await asyncio.shield(winning)
+        except asyncio.CancelledError:
+            await asyncio.wait({winning})
+            if not winning.cancelled() and winning.exception() is None:
+                await winning.result().release(state="idle")
+            raise
+
+    async def _guarded(self, writer: TurnWriter, emitter: Emitter) -> _Ending:
+        """The loop, with every way out turned into an ending."""
+        try:
+            return await self._rounds(writer, emitter)
+        except asyncio.CancelledError:
+            code = self._stop or "cancelled"
+            state: SessionState = "idle" if code == "cancelled" else "failed"
+            return _Ending(state, self._stop_message or _MESSAGES[code], code)
+        except _Failed as failed:
+            return _Ending("failed", str(failed), failed.code, failed.retry_after)
+        except LeaseLost as error:
+            return _Ending("failed", str(error), "lease_lost")
+        except ModelError as error:
+            return _Ending("failed", str(error), _failure_code(error), error.retry_after)
+        except MxclawError as error:
+            return _Ending("failed", str(error), _failure_code(error))
+        except Exception as error:  # noqa: BLE001 - a bug of ours must still end the turn and free the session
+            _log.exception("turn %s failed", self.id)
+            return _Ending("failed", f"Unexpected {type(error).__name__}: {error}. This is a bug in mxclaw.", "error")
+
+    async def _rounds(self, writer: TurnWriter, emitter: Emitter) -> _Ending:
+        mode = self._options.mode or self.session.mode
+        grants = await self._begin(emitter, mode)
+        finished = await self._services.store.finished_calls(self.session.id)
+        self._approvals = Approvals(
+            writer,
+            emitter,
+            timeout_s=self._settings.approval_timeout_s,
+            can_answer=self._options.can_answer,
+        )
+        self._calls = CallRunner(self._services, self.session, mode, emitter, self._approvals, self._messages, grants)
+        budget = self._options.max_iterations or self._settings.max_iterations
+        asked_again = False
+        for _round in range(budget):
+            view = build_view(self._messages, finished=finished, has_side_effects=self._has_side_effects)
+            for warning in view.warnings if _round == 0 else ():
+                self._notice(emitter, "warning", warning)
+            completion = await self._ask(emitter, view.messages)
+            if completion.tool_calls:
+                await self._calls.run(self.id, completion.tool_calls, truncated=completion.finish_reason == "length")
+            elif completion.finish_reason == "tool_calls" and not completion.text.strip() and not asked_again:
+                asked_again = True  # it announced calls and sent none: ask once more, never in a loop
+            else:
+                self._explain(emitter, completion)
+                return _Ending("idle", completion.text)
+        raise _Failed(
+            "max_iterations",
+            f"The turn used up its {budget} rounds before the model was done. "
+            "Say 'continue' to go on, or allow more rounds with --max-iterations.",
+        )
+
+    async def _begin(self, emitter: Emitter, mode: Mode) -> frozenset[str]:
+        """Load the window, and commit what the user said before the first byte goes to the model."""
+        store = self._services.store
+        window = await store.window(self.session.id, limit=self._settings.context_window_messages)
+        grants = await store.grants(self.session.id)
+        self._messages.extend(window.messages)
+        fresh: list[Message] = []
+        if not window.messages:
+            fresh.append(Message(role="system", content=system_prompt(self.session.workspace), turn_id=self.id))
+        text = replace_lone_surrogates(self._user.text)
+        fresh.append(Message(role="user", content=text, turn_id=self.id, attachments=self._user.attachments))
+        await emitter.commit(
+            lambda stamp: [TurnStarted(**stamp(), input=text, model=str(self.model), mode=mode)], messages=fresh
+        )
+        self._messages.extend(fresh)
+        if window.omitted:
+            self._notice(
+                emitter,
+                "info",
+                f"The session is long: the model sees its newest messages, not the {window.omitted} oldest.",
+            )
+        return grants
+
+    async def _ask(self, emitter: Emitter, view: Sequence[Message]) -> Completion:
+        """One request to the model, streamed; its whole reply is committed before this returns."""
+        message_id = new_id("m")
+        parts: list[str] = []
+        self._partial = (message_id, parts)
+        request = ModelRequest(self.model, view, self._specs)
+        completion: Completion | None = None
+        stamp = emitter.stamp
+        try:
+            async with aclosing(self._services.provider.stream(request)) as stream:
+                async for item in stream:
+                    if isinstance(item, TextDelta):
+                        parts.append(item.text)
+                        emitter.emit(MessageDelta(**stamp(), message_id=message_id, delta=item.text))
+                    elif isinstance(item, ReasoningDelta):
+                        emitter.emit(ReasoningDeltaEvent(**stamp(), message_id=message_id, delta=item.text))
+                    elif isinstance(item, ProviderNotice):
+                        self._notice(emitter, item.level, item.text)
+                    else:
+                        completion = item
+        except StreamInterrupted as error:
+            await self._commit_reply(emitter, message_id, error.partial)
+            raise
+        if completion is None:
+            raise _Failed("empty_stream", "The provider ended its reply without anything in it. Try again.")
+        await self._commit_reply(emitter, message_id, completion)
+        limit = self._options.max_cost
+        if limit is not None and self._cost > limit:
+            raise _Failed("max_cost", f"The turn has cost {self._cost:.4f} US dollars, more than its limit of {limit}.")
+        return completion
+
+    async def _commit_reply(self, emitter: Emitter, message_id: str, completion: Completion) -> None:
+        self._partial = None
+        incomplete = completion.incomplete or completion.finish_reason == "length"
+        message = Message(
+            role="assistant",
+            id=message_id,
+            content=replace_lone_surrogates(completion.text),
+            turn_id=self.id,
+            tool_calls=completion.tool_calls,
+            reasoning=replace_lone_surrogates(completion.reasoning),
+            finish_reason=completion.finish_reason,
+            incomplete=incomplete,
+        )
+
+        def build(stamp: Callable[[], Stamp]) -> Sequence[Event]:
+            events: list[Event] = [_message_completed(stamp(), message)]
+            if completion.usage is not None:
+                events.append(_usage(stamp(), completion.usage))
+            return events
+
+        if completion.usage is not None and completion.usage.cost is not None:
+            self._cost += completion.usage.cost
+        await emitter.commit(build, messages=[message])
+        self._messages.append(message)
+
+    def _explain(self, emitter: Emitter, completion: Completion) -> None:
+        if completion.finish_reason == "length":
+            self._notice(emitter, "warning", "The reply was cut off at the model's output limit.")
+        elif not completion.text.strip():
+            self._notice(emitter, "warning", "The model returned an empty reply.")
+
+    async def _finish(self, writer: TurnWriter, emitter: Emitter, ending: _Ending) -> None:
+        """Write the end of the turn, give the lease back and show the last events. Never raises."""
+        messages: list[Message] = []
+        events: list[Event] = []
+        stamp = emitter.stamp
+        try:
+            if self._partial is not None and self._partial[1]:
+                message_id, parts = self._partial
+                text = replace_lone_surrogates("".join(parts))
+                partial = Message(role="assistant", id=message_id, content=text, turn_id=self.id, incomplete=True)
+                messages.append(partial)
+                events.append(_message_completed(stamp(), partial))
+            if self._approvals is not None:
+                events.extend(self._approvals.cancelled_events())
+            if self._calls is not None:
+                results, completed = self._calls.interrupted()
+                messages.extend(results)
+                events.extend(completed)
+            if ending.code is None:
+                events.append(TurnCompleted(**stamp(), text=ending.text))
+            else:
+                failed = self._failed_event(emitter, ending.code, ending.text, ending.retry_after)
+                events = [failed] if ending.code == "lease_lost" else [*events, failed]
+            await writer.release(messages=messages, events=events, state=ending.state)
+        except MxclawError as error:
+            _log.exception("the end of turn %s could not be written", self.id)
+            if ending.code is None:  # not on disk, so not done
+                events[-1] = self._failed_event(emitter, "error", f"The end of the turn could not be saved. {error}")
+        finally:
+            emitter.show(events)
+            self.channel.close()
+
+    def _failed_event(
+        self, emitter: Emitter, code: FailureCode, message: str, retry_after: float | None = None
+    ) -> TurnFailedEvent:
+        return TurnFailedEvent(**emitter.stamp(), code=code, message=message, retry_after=retry_after)
+
+    def _has_side_effects(self, name: str) -> bool:
+        tool = self._services.tools.get(name)
+        return tool is None or tool.risk != "read"
+
+    def _notice(self, emitter: Emitter, level: Literal["info", "warning"], text: str) -> None:
+        emitter.emit(Notice(**emitter.stamp(), level=level, text=text))
+
+
+def check_prompt(user: UserInput) -> None:
+    """Refuse a prompt with nothing in it. Raises UsageError."""
+    if not user.text.strip() and not user.attachments:
+        raise UsageError("The prompt is empty. Write what the agent should do.")
+
+
+def _message_completed(stamp: Stamp, message: Message) -> MessageCompleted:
+    return MessageCompleted(
+        **stamp,
+        message_id=message.id,
+        text=message.content,
+        tool_calls=tuple(
+            WireToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in message.tool_calls
+        ),
+        finish_reason=message.finish_reason,
+        incomplete=message.incomplete,
+    )
+
+
+def _usage(stamp: Stamp, usage: Usage) -> UsageEvent:
+    return UsageEvent(
+        **stamp,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cost=usage.cost,
+        estimated=usage.estimated,
+    )
+
+
+def _failure_code(error: MxclawError) -> FailureCode:
+    """The code of ``turn.failed`` for an error that ended the turn."""
+    if error.code in get_args(FailureCode):
+        return cast(FailureCode, error.code)
+    return "provider_error" if isinstance(error, ModelError | ProviderNotReady) else "error"
