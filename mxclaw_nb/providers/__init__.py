@@ -1,10 +1,22 @@
 """Models: the configuration, the catalogue, OpenAI-compatible streaming, and the rehearsal."""
 
-from .rehearsal import REHEARSAL_MODEL, REHEARSAL_PROVIDER, RehearsalServer, quickstart
+from .config import REHEARSAL_PROVIDER, ConfigStore, ModelConfig, ProviderConfig
+from .directory import ProviderDirectory
+from .model_ids import default_model, parse_model_id
+from .readiness import environment_key_for, is_ready
+from .rehearsal import REHEARSAL_MODEL, RehearsalServer, quickstart
 
 __all__ = [
     "REHEARSAL_MODEL",
     "REHEARSAL_PROVIDER",
+    "ConfigStore",
+    "ModelConfig",
+    "ProviderConfig",
+    "ProviderDirectory",
     "RehearsalServer",
+    "default_model",
+    "environment_key_for",
+    "is_ready",
+    "parse_model_id",
     "quickstart",
 ]

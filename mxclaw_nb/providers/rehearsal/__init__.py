@@ -25,11 +25,10 @@ from .script import (
     say,
     sequence,
 )
-from .server import REHEARSAL_MODEL, REHEARSAL_PROVIDER, RehearsalServer
+from .server import REHEARSAL_MODEL, RehearsalServer
 
 __all__ = [
     "REHEARSAL_MODEL",
-    "REHEARSAL_PROVIDER",
     "ChatMessage",
     "ChatRequest",
     "HttpError",

@@ -17,11 +17,12 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from mxclaw_nb.providers.config import REHEARSAL_PROVIDER
+
 from . import encode
 from .script import ChatRequest, Ending, HttpError, RawFrames, Reply, Script, Speech, fail
 from .wire import HEAD_LIMIT, IDLE_TIMEOUT_S, BadRequest, Head, chunk_bytes, head_bytes, read_body, read_head
 
-REHEARSAL_PROVIDER = "rehearsal"
 REHEARSAL_MODEL = "quickstart"
 
 MAX_CONNECTIONS = 64

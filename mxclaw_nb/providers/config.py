@@ -1,0 +1,247 @@
+"""The providers and models that the user configured: config.json, in the format of the original mx-claw.
+
+The original (TypeScript) program and this one can share a home directory, so names and shapes are its own, and what
+we do not know is kept as it is. Keys are no part of this model: ``apiKey`` is ``""`` on disk, and one that is not
+empty is dropped while the file is read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import from_json
+
+CONFIG_NAME: Final = "config.json"
+CONFIG_LIMIT: Final = 4 * 1024 * 1024
+"""A config.json larger than this many bytes is not read."""
+
+KEY_VARIABLE: Final = "MX_CLAW_API_KEY"
+"""The environment variable that holds the key of the turn's provider."""
+
+REHEARSAL_PROVIDER: Final = "rehearsal"
+"""The name of the built-in provider that exists only while the rehearsal server runs, and never in config.json."""
+
+
+class _Stored(BaseModel):
+    """Base of what config.json holds: frozen, strict, unknown fields kept but never shown."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        strict=True,
+        alias_generator=lambda name: "baseURL" if name == "base_url" else to_camel(name),
+        populate_by_name=True,
+        serialize_by_alias=True,
+        hide_input_in_errors=True,
+    )
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        # Unknown fields, and an address that holds a password, may be secrets.
+        for name, value in super().__repr_args__():
+            if name in type(self).model_fields and name != "base_url":
+                yield name, value
+
+
+class ProviderConfig(_Stored):
+    """One provider: where it is and which models it has. ``model`` is its default one, ``name`` its key in the file."""
+
+    name: str
+    kind: Literal["builtin", "custom"] = "custom"
+    base_url: str = ""
+    model: str = ""
+    models: Annotated[tuple[StrictStr, ...], Field(strict=False)] = ()
+    requires_api_key: bool = True
+    configured: bool = False
+
+
+class ModelConfig(_Stored):
+    """The whole of config.json. ``active_provider`` and that provider's ``model`` are the default model."""
+
+    version: Literal[1] = 1
+    active_provider: str = "deepseek"
+    providers: Mapping[str, ProviderConfig]
+
+
+def default_config() -> ModelConfig:
+    """The built-in catalogue: what a home without a config.json has."""
+    return ModelConfig(
+        active_provider="deepseek",
+        providers={
+            "openai": ProviderConfig(
+                name="openai",
+                kind="builtin",
+                base_url="https://api.openai.com/v1",
+                model="gpt-4o-mini",
+                models=("gpt-4o-mini", "gpt-4o"),
+            ),
+            "deepseek": ProviderConfig(
+                name="deepseek",
+                kind="builtin",
+                base_url="https://api.deepseek.com",
+                model="deepseek-flash",
+                models=("deepseek-flash", "deepseek-v4-pro"),
+            ),
+            "ollama": ProviderConfig(
+                name="ollama",
+                kind="builtin",
+                base_url="http://127.0.0.1:11434/v1",
+                model="llama3.2",
+                models=("qwen2.5-coder", "deepseek-r1"),
+                requires_api_key=False,
+            ),
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """A configuration and what the person should know about how it was read: one sentence each."""
+
+    config: ModelConfig
+    warnings: tuple[str, ...] = ()
+
+
+class ConfigStore:
+    """config.json of one home, read once a process into a snapshot. Usable from any thread; reads take < 5 ms.
+
+    It only reads: a damaged file is reported in ``warnings``, stays as it is, and the catalogue is served instead.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / CONFIG_NAME
+        self._loaded: LoadedConfig | None = None
+        self._guard = threading.Lock()
+
+    def load(self) -> ModelConfig:
+        """The snapshot; the file is read on the first call. Never raises for what is on disk."""
+        return self._load().config
+
+    def reload(self) -> ModelConfig:
+        """Read the file again."""
+        with self._guard:
+            self._loaded = None
+        return self.load()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was wrong with the file when it was last read. Holds nothing of a key."""
+        return self._load().warnings
+
+    def _load(self) -> LoadedConfig:
+        with self._guard:
+            if self._loaded is None:
+                self._loaded = read_config(self.path)
+            return self._loaded
+
+
+class _Unreadable(Exception):
+    """The file cannot be used; the message ends the sentence that begins with its path."""
+
+
+def read_config(path: Path) -> LoadedConfig:
+    """Read config.json. Never raises: a file that cannot be used gives the catalogue and a warning."""
+    try:
+        return _parse(_read_file(path), path)
+    except FileNotFoundError:
+        return LoadedConfig(default_config())
+    except _Unreadable as problem:
+        reason = str(problem)
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror or type(error).__name__})"
+    return LoadedConfig(
+        default_config(),
+        (f"{path} {reason}. The file was left as it is and the built-in providers are used; mend or remove it.",),
+    )
+
+
+def _read_file(path: Path) -> bytes:
+    # O_NONBLOCK: a FIFO in its place must not hold us up.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _Unreadable("is not a regular file")
+        data = file.read(CONFIG_LIMIT + 1)
+    if len(data) > CONFIG_LIMIT:
+        raise _Unreadable(f"is larger than {CONFIG_LIMIT // (1024 * 1024)} MiB")
+    return data
+
+
+def _parse(data: bytes, path: Path) -> LoadedConfig:
+    if not data.strip():
+        raise _Unreadable("is empty")
+    try:
+        document = from_json(data.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
+    except ValueError:
+        # pydantic_core's message can quote the text, and the text may hold a key.
+        raise _Unreadable("is not valid JSON") from None
+    if not isinstance(document, dict):
+        raise _Unreadable("does not hold a JSON object")
+    if type(document.get("version", 1)) is not int or document.get("version", 1) != 1:
+        raise _Unreadable("has a version that is not 1, so a newer program may have written it")
+    entries = document.pop("providers", {})
+    if not isinstance(entries, dict):
+        raise _Unreadable("has `providers` that is not an object")
+    warnings: list[str] = []
+    if _drop_keys(document):
+        warnings.append(_key_warning(path))
+    providers = dict(default_config().providers)
+    for name, entry in entries.items():
+        provider = _provider(name, entry, path, warnings)
+        if provider is not None:
+            providers[name] = provider
+        elif name != REHEARSAL_PROVIDER:
+            providers.pop(name, None)
+    try:
+        config = ModelConfig.model_validate({**document, "providers": providers})
+    except ValidationError as error:
+        raise _Unreadable(_field_problem(error)) from None
+    return LoadedConfig(config, tuple(dict.fromkeys(warnings)))
+
+
+def _provider(name: str, entry: object, path: Path, warnings: list[str]) -> ProviderConfig | None:
+    """One provider of the file, or None with a warning where it cannot be used."""
+    shown = name if name.isprintable() and len(name) <= 60 else ascii(name[:60])
+    if name == REHEARSAL_PROVIDER:
+        warnings.append(f"{path} has a provider named `{name}`, a name that is built in; that entry is not used.")
+        return None
+    if not name or "/" in name or not name.isprintable() or name != name.strip():
+        warnings.append(f"{path} has a provider named `{shown}`, which no model id can name; that entry is not used.")
+        return None
+    if not isinstance(entry, dict):
+        warnings.append(f"The provider `{shown}` in {path} is not an object; that entry is not used.")
+        return None
+    if _drop_keys(entry):
+        warnings.append(_key_warning(path))
+    builtin = default_config().providers.get(name)
+    try:
+        return ProviderConfig.model_validate(
+            {"kind": "builtin" if builtin else "custom", **entry, "name": name}, by_alias=True, by_name=False
+        )
+    except ValidationError as error:
+        warnings.append(f"The provider `{shown}` in {path} {_field_problem(error)}; that entry is not used.")
+        return None
+
+
+def _drop_keys(entry: dict[str, object]) -> bool:
+    """Take every spelling of ``apiKey`` out of an object; whether one of them held something."""
+    found = [name for name in entry if name.lower().replace("_", "").replace("-", "") == "apikey"]
+    dropped = [entry.pop(name) for name in found]
+    return any(value not in ("", None) for value in dropped)
+
+
+def _key_warning(path: Path) -> str:
+    return f"{path} holds an API key, which is never read from there; remove it, and put it into {KEY_VARIABLE}."
+
+
+def _field_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"has a wrong `{'.'.join(str(part) for part in first['loc'][:1])}` ({first['msg'].lower()})"
