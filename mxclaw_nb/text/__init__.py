@@ -1,0 +1,16 @@
+"""Text that a model, a tool or a file produced, made fit to be shown to a person. Pure, standard library only."""
+
+from .controls import ControlStripper, plain
+from .invisible import escape_invisible, is_invisible
+from .width import column_width, fit, one_line, text_width
+
+__all__ = [
+    "ControlStripper",
+    "column_width",
+    "escape_invisible",
+    "fit",
+    "is_invisible",
+    "one_line",
+    "plain",
+    "text_width",
+]
