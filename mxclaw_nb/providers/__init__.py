@@ -1,10 +1,9 @@
 """Models: the configuration, the catalogue, OpenAI-compatible streaming, and the rehearsal."""
 
 from .config import REHEARSAL_PROVIDER, ConfigStore, ModelConfig, ProviderConfig
-from .directory import ProviderDirectory
+from .directory import REHEARSAL_MODEL, ProviderDirectory
 from .model_ids import default_model, parse_model_id
 from .readiness import environment_key_for, is_ready
-from .rehearsal import REHEARSAL_MODEL, RehearsalServer, quickstart
 
 __all__ = [
     "REHEARSAL_MODEL",
@@ -13,10 +12,8 @@ __all__ = [
     "ModelConfig",
     "ProviderConfig",
     "ProviderDirectory",
-    "RehearsalServer",
     "default_model",
     "environment_key_for",
     "is_ready",
     "parse_model_id",
-    "quickstart",
 ]

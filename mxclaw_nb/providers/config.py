@@ -7,8 +7,6 @@ empty is dropped while the file is read.
 
 from __future__ import annotations
 
-import os
-import stat
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +16,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import from_json
+
+from mxclaw_nb.files import FileError, read_bounded
 
 CONFIG_NAME: Final = "config.json"
 CONFIG_LIMIT: Final = 4 * 1024 * 1024
@@ -149,30 +149,19 @@ class _Unreadable(Exception):
 def read_config(path: Path) -> LoadedConfig:
     """Read config.json. Never raises: a file that cannot be used gives the catalogue and a warning."""
     try:
-        return _parse(_read_file(path), path)
+        return _parse(read_bounded(path, CONFIG_LIMIT), path)
     except FileNotFoundError:
         return LoadedConfig(default_config())
     except _Unreadable as problem:
-        reason = str(problem)
+        reason = f"{path} {problem}."
+    except FileError as error:
+        reason = error.message
     except OSError as error:
-        reason = f"cannot be read ({error.strerror or type(error).__name__})"
+        reason = f"{path} cannot be read ({error.strerror or type(error).__name__})."
     return LoadedConfig(
         default_config(),
-        (f"{path} {reason}. The file was left as it is and the built-in providers are used; mend or remove it.",),
+        (f"{reason} The file was left as it is and the built-in providers are used; mend or remove it.",),
     )
-
-
-def _read_file(path: Path) -> bytes:
-    # O_NONBLOCK: a FIFO in its place must not hold us up.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _Unreadable("is not a regular file")
-        data = file.read(CONFIG_LIMIT + 1)
-    if len(data) > CONFIG_LIMIT:
-        raise _Unreadable(f"is larger than {CONFIG_LIMIT // (1024 * 1024)} MiB")
-    return data
 
 
 def _parse(data: bytes, path: Path) -> LoadedConfig:

@@ -25,10 +25,9 @@ from .script import (
     say,
     sequence,
 )
-from .server import REHEARSAL_MODEL, RehearsalServer
+from .server import RehearsalServer
 
 __all__ = [
-    "REHEARSAL_MODEL",
     "ChatMessage",
     "ChatRequest",
     "HttpError",

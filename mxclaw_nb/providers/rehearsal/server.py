@@ -23,8 +23,6 @@ from . import encode
 from .script import ChatRequest, Ending, HttpError, RawFrames, Reply, Script, Speech, fail
 from .wire import HEAD_LIMIT, IDLE_TIMEOUT_S, BadRequest, Head, chunk_bytes, head_bytes, read_body, read_head
 
-REHEARSAL_MODEL = "quickstart"
-
 MAX_CONNECTIONS = 64
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 5.0
@@ -43,9 +41,7 @@ class RehearsalServer:
     ``requests`` holds the newest ``keep_requests`` chat requests, parsed.
     """
 
-    def __init__(
-        self, script: Script, *, models: tuple[str, ...] = (REHEARSAL_MODEL,), keep_requests: int = 1000
-    ) -> None:
+    def __init__(self, script: Script, *, models: tuple[str, ...] = ("scripted",), keep_requests: int = 1000) -> None:
         self.token = secrets.token_urlsafe(32)
         self.models = models
         self.requests: deque[ChatRequest] = deque(maxlen=keep_requests)
