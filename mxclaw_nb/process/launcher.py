@@ -1,8 +1,8 @@
 """The process between us and a command: it starts the command, and kills all of it, whatever becomes of us.
 
-A program of its own, run as ``python -I -S -E launcher.py OWNER TIMEOUT_MS GRACE_MS STDIN CWD ARGUMENT...``; it
-imports nothing but the standard library, because each command waits for its start. Its descriptors: 0 is a socket
-to the owner, 1 and 2 become the command's. STDIN is the number of the descriptor that becomes the command's
+A program of its own, run as ``python -I -S -E -c BOOT FOLDER OWNER TIMEOUT_MS GRACE_MS STDIN CWD ARGUMENT...``;
+each command waits for its start, so it is imported (compiled once) and imports little. Its descriptors: 0 is a
+socket to the owner, 1 and 2 become the command's. STDIN is the number of the descriptor that becomes the command's
 standard input, or -1 for none.
 
 Why a process: only a child subreaper sees daemons (double forks, ``setsid``), the kernel of the user must not become
@@ -20,9 +20,17 @@ from __future__ import annotations
 import ctypes
 import os
 import select
-import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # without the enums of `signal`, a third of the start-up time
+
+BOOT = "import sys; sys.path.append(sys.argv[1]); import launcher; launcher.start()  # mxclaw_nb launcher"
+"""The program text; ``inside_agent_command`` knows a launcher by it."""
 
 _DRAIN_S = 0.1  # after the command's end, what it left behind may end by itself (`> >(tee log)`)
 _KILL_S = 0.3  # how long to insist after SIGKILL; what then lives cannot be killed by us
@@ -101,7 +109,7 @@ class Launcher:
                 except OSError:  # a number that the C library keeps for itself
                     continue
         if self._prctl is not None:
-            self._prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != launcher:
                 os._exit(127)
         os.dup2(stdin if stdin >= 0 else os.open(os.devnull, os.O_RDONLY), 0)
@@ -287,8 +295,9 @@ def main(arguments: list[str]) -> None:
     launcher.tell("done")
 
 
-if __name__ == "__main__":
+def start() -> None:
+    """The program."""
     try:
-        main(sys.argv[1:])
+        main(sys.argv[2:])
     finally:
         os._exit(0)

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..protocol import ToolFailure
-from .launcher import descendants
+from .launcher import BOOT, descendants
 
-LAUNCHER = Path(__file__).with_name("launcher.py")
 GRACE_S = 0.3
 _CHUNK = 64 * 1024
 _DRAIN_S = 0.1
@@ -184,7 +183,18 @@ class _Child:
                 theirs[-1] if stdin is not None else -1,
             ]
             self._process = subprocess.Popen(
-                [_interpreter(), "-I", "-S", "-E", str(LAUNCHER), *map(str, options), cwd, *argv],
+                [
+                    _interpreter(),
+                    "-I",
+                    "-S",
+                    "-E",
+                    "-c",
+                    BOOT,
+                    str(Path(__file__).parent),
+                    *map(str, options),
+                    cwd,
+                    *argv,
+                ],
                 stdin=theirs[0],
                 stdout=theirs[1],
                 stderr=theirs[1] if merge_stderr else theirs[2],
@@ -323,8 +333,8 @@ class _Child:
     async def reap(self) -> None:
         """Collect the launcher, which has said its last word; what is late is left to ``close``."""
         deadline = time.monotonic() + _REAP_S
-        while self._process is not None and self._process.poll() is None and time.monotonic() < deadline:
-            await asyncio.sleep(0.001)  # noqa: ASYNC110 - it is ending; there is no event to wait for on every system
+        while self._process is not None and self._process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)  # it is ending; not every system has an event for that
 
     def result(self) -> ProcessResult:
         """What became of the child. Raises StartFailed."""
