@@ -1,4 +1,4 @@
-"""Long or hostile text, made fit for the model and the screen: clipped, saved in full, shown without tricks."""
+"""Long output, made fit for the model: head and tail, the count of what was cut, and the full text in a file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..files import make_private_dir
 from ..protocol import ToolContext
 
 OUTPUT_LIMIT = 20_000
@@ -18,9 +19,6 @@ _ZWJ = "\u200d"
 _LOOK_BACK = 64  # no real grapheme cluster is longer; a longer chain of marks is an attack and may be cut
 _NEAR_LINE_END = 200  # a cut moves this far at most to fall between two lines
 _SMALLEST_SPLIT = 160  # below this, head and tail with a notice between them make no sense
-
-# Blank or invisible although Unicode calls them letters, marks or symbols.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
 def clip(text: str, limit: int = OUTPUT_LIMIT, *, hint: str = "") -> str:
@@ -90,60 +88,13 @@ def _is_flag_letter(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
-def text_width(text: str) -> int:
-    """Columns that the text takes in a terminal or a monospaced box: Chinese and emoji two, marks none."""
-    return sum(_column_width(character) for character in text)
-
-
-def _column_width(character: str) -> int:
-    if character < "\u0300":
-        return 1
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
-
-
-def one_line(text: str, width: int = 100) -> str:
-    """The text as one line of at most ``width`` columns, with what is invisible escaped and runs of blanks closed."""
-    line = escape_invisible(re.sub(r"\s+", " ", text[: width * 8]).strip())
-    if text_width(line) <= width and len(text) <= width * 8:
-        return line
-    used = 0
-    for place, character in enumerate(line):
-        used += _column_width(character)
-        if used > width - 1:
-            return line[: boundary_before(line, place)].rstrip() + "…"
-    return line + "…"
-
-
-def escape_invisible(text: str) -> str:
-    """The text with every invisible, bidirectional or control character written as ``⟨U+202E⟩``.
-
-    For what a person approves: nothing that is there may be unseen, and nothing may reorder what is seen. Newlines
-    and tabs stay.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(f"⟨U+{ord(character):04X}⟩" if _hidden(character) else character for character in text)
-
-
-def _hidden(character: str) -> bool:
-    if character in " \n\t":
-        return False
-    if character in _BLANK or "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef":
-        return True
-    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp")
-
-
 def save_output(folder: Path, call_id: str, content: bytes) -> Path:
     """Write a call's full output as a new private file (0600) in the session's private folder (0700).
 
     The name is derived from ``call_id``, which comes from the provider and may hold anything; it never leaves the
     folder and never replaces a file. Raises OSError.
     """
-    for missing in reversed([folder, *folder.parents]):
-        if not missing.exists():
-            missing.mkdir(mode=0o700, exist_ok=True)
+    make_private_dir(folder)
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", call_id[:200]).strip("-")[:40] or "call"
     digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -186,5 +137,5 @@ def present(text: str, context: ToolContext, *, limit: int = OUTPUT_LIMIT, full:
         content = text.encode("utf-8", "replace") if full is None else full
         path = str(save_output(context.outputs, context.call_id, content))
     except OSError as error:
-        return Presented(clip(text, limit, hint=f"; the full text could not be saved: {error.strerror}"))
+        return Presented(clip(text, limit, hint=f"; the full text could not be saved: {error.strerror or error}"))
     return Presented(clip(text, limit, hint=f"; full text: {path}"), path)

@@ -1,10 +1,9 @@
-"""Long and hostile text: clipping, private output files, and what a person is shown."""
+"""Long output: head and tail for the model, and the full text in a private file."""
 
 from __future__ import annotations
 
 import os
 import stat
-import unicodedata
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxclaw_nb.protocol import ToolContext
-from mxclaw_nb.tools.output import clip, escape_invisible, one_line, present, save_output, text_width
+from mxclaw_nb.tools.output import clip, present, save_output
 
 
 def context(tmp_path: Path, call_id: str = "call-1") -> ToolContext:
@@ -65,31 +64,6 @@ def test_no_cut_falls_inside_a_grapheme_cluster(cluster: str) -> None:
 
 def test_a_chain_of_marks_without_end_is_cut_all_the_same() -> None:
     assert len(clip("a" + "\u0301" * 100_000, 1_000)) <= 1_000
-
-
-@given(st.text(max_size=400), st.integers(4, 120))
-def test_one_line_is_one_line_of_bounded_width(text: str, width: int) -> None:
-    line = one_line(text, width)
-    assert "\n" not in line and "\r" not in line
-    assert text_width(line) <= width
-
-
-def test_chinese_is_measured_in_columns() -> None:
-    assert text_width("中文ab") == 6
-    assert one_line("统计每个文件的行数并且排序", 10) == "统计每个…"
-
-
-@pytest.mark.parametrize(
-    "hidden",
-    ["\u202e", "\u200b", "\x1b", "\x00", "\u00a0", "\u2028", "\u3164", "\ufe0f", "\U000e0041", "\r", "\x7f", "\x9b"],
-)
-def test_what_cannot_be_seen_is_written_out(hidden: str) -> None:
-    assert escape_invisible(f"a{hidden}b") == f"a⟨U+{ord(hidden):04X}⟩b"
-
-
-def test_what_can_be_seen_stays() -> None:
-    assert escape_invisible("echo '中文 é' |\n\tcat") == "echo '中文 é' |\n\tcat"
-    assert all(unicodedata.category(c) != "Cf" for c in escape_invisible("👨‍👩‍👧"))
 
 
 @pytest.mark.parametrize(
