@@ -1,0 +1,71 @@
+"""``mxclaw`` and ``python -m mxclaw_nb``: the command tree in a terminal or a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mxclaw_nb import __version__
+from mxclaw_nb.protocol import EXIT_CANCELLED, EXIT_TERMINATED, MxclawError
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit by its status. Errors go to standard error as ``code: sentence``."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words == ["--version"]:
+        print(f"mxclaw {__version__}")
+        return
+    terminated: list[int] = []
+    try:
+        status = asyncio.run(_run(words, terminated))
+    except MxclawError as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        status = error.exit_status
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        status = EXIT_TERMINATED if terminated else EXIT_CANCELLED
+    except BrokenPipeError:
+        status = 1
+    if terminated:
+        status = EXIT_TERMINATED
+    _leave(status)
+
+
+async def _run(words: list[str], terminated: list[int]) -> int:
+    from mxclaw_nb.app import current_app
+    from mxclaw_nb.commands import Call, Place, run_arguments
+    from mxclaw_nb.terminal import TerminalFrontend
+
+    task = asyncio.current_task()
+    assert task is not None
+
+    def terminate() -> None:
+        terminated.append(signal.SIGTERM)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(NotImplementedError):  # Windows: SIGTERM ends the process at once there
+        loop.add_signal_handler(signal.SIGTERM, terminate)
+        loop.add_signal_handler(signal.SIGHUP, terminate)
+    app = current_app()
+    try:
+        return await run_arguments(Call(app, TerminalFrontend(), Place(workspace=Path.cwd())), words)
+    finally:
+        await app.aclose()
+
+
+def _leave(status: int) -> None:
+    """Exit without a complaint about a reader that has gone away."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Text for people: one line of it, and tables in markdown whose cells are only ever text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
+
+
+def one_line(text: str, width: int) -> str:
+    """``text`` on one line of at most ``width`` columns (a Chinese character takes two), cut with an ellipsis."""
+    flat = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    used = 0
+    for index, char in enumerate(flat):
+        used += _columns(char)
+        if used > width:
+            kept = index
+            taken = used - _columns(char)
+            while kept and taken > width - 1:
+                kept -= 1
+                taken -= _columns(flat[kept])
+            return flat[:kept].rstrip() + "…"
+    return flat
+
+
+def plain(text: str) -> str:
+    """Any text as markdown that shows just that text, on one line."""
+    flat = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return _SPECIAL.sub(r"\\\1", flat)
+
+
+def code(text: str) -> str:
+    """Any text as inline code, usable in a table."""
+    flat = " ".join("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text).split())
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", flat)), default=0) + 1)
+    padding = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{fence}{padding}{flat}{padding}{fence}".replace("|", "\\|")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A markdown table; the cells must be markdown already (see ``plain`` and ``code``)."""
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
