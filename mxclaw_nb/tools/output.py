@@ -127,15 +127,15 @@ class Presented:
 
 
 def present(text: str, context: ToolContext, *, limit: int = OUTPUT_LIMIT, full: bytes | None = None) -> Presented:
-    """Clip a tool's text for the model; when something is cut (or ``full`` is given), save the full text first.
+    """Clip a tool's text for the model; if something is cut, save the full text first, and say where.
 
-    ``full`` is what to save if it is not the text itself. A disk that cannot take it costs the file, not the result.
+    ``full`` is what to save, if it is not the text itself. A disk that cannot take it costs the file, not the result.
+    Writes a file: call it on a thread when the text may be long.
     """
-    if len(text) <= limit and full is None:
+    if len(text) <= limit:
         return Presented(text)
     try:
-        content = text.encode("utf-8", "replace") if full is None else full
-        path = str(save_output(context.outputs, context.call_id, content))
+        path = str(save_output(context.outputs, context.call_id, full or text.encode("utf-8", "replace")))
     except OSError as error:
         return Presented(clip(text, limit, hint=f"; the full text could not be saved: {error.strerror or error}"))
     return Presented(clip(text, limit, hint=f"; full text: {path}"), path)
