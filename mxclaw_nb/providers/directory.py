@@ -16,6 +16,7 @@ from .model_ids import default_model, parse_model_id
 from .readiness import environment_key_for, what_is_missing
 
 if TYPE_CHECKING:
+    from .endpoint import Endpoint
     from .rehearsal import RehearsalServer
 
 REHEARSAL_MODEL: Final = "quickstart"
@@ -69,6 +70,34 @@ class ProviderDirectory:
             return environment_key_for(provider, self._environ)
         server = self._rehearsal
         return SecretStr(server.token) if server is not None else None
+
+    def has_key(self, provider: str) -> bool:
+        """Whether ``key_for`` would give a key; one that cannot be sent counts as none."""
+        if provider == REHEARSAL_PROVIDER:
+            return self.rehearsing
+        try:
+            return environment_key_for(provider, self._environ) is not None
+        except ConfigurationError:
+            return False
+
+    def endpoint(self, name: str) -> Endpoint | None:
+        """Where that provider is asked, or None if there is none.
+
+        The rehearsal is never asked through a proxy, and costs nothing.
+        """
+        from .endpoint import Endpoint, ModelProfile, Price
+
+        provider = self.provider(name)
+        if provider is None:
+            return None
+        rehearsal = provider.name == REHEARSAL_PROVIDER
+        return Endpoint(
+            name=provider.name,
+            base_url=provider.base_url,
+            requires_key=provider.requires_api_key,
+            profile=ModelProfile(price=Price(0.0, 0.0) if rehearsal else None),
+            direct=rehearsal,
+        )
 
     def ready(self, model: ModelId) -> str | None:
         """None if that model can be asked, else one sentence that says what is missing."""

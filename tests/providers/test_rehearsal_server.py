@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -106,6 +107,15 @@ def test_nothing_is_served_without_the_token(token: str, path: str) -> None:
             assert response.status_code == 401
             assert server.token not in response.text
             assert not server.requests
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_reaches_a_client_that_still_sends_a_large_body() -> None:
+    async def scenario() -> None:
+        async with RehearsalServer(sequence()) as server, client_of(server, "wrong") as client:
+            response = await client.post("/chat/completions", content=b"x" * 6_000_000)
+            assert response.status_code == 401
 
     asyncio.run(scenario())
 
@@ -250,6 +260,41 @@ def test_hostile_requests_are_refused_and_the_server_lives(request_bytes: bytes,
                 assert status in await reader.readline()
             writer.close()
             assert await frames_of(client, ASK)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /mod"], ids=["silent", "half a head"])
+def test_a_client_that_dawdles_is_let_go(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mxclaw_nb.providers.rehearsal.server.HEAD_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("mxclaw_nb.providers.rehearsal.wire.HEAD_TIMEOUT_S", 0.1)
+
+    async def scenario() -> None:
+        async with RehearsalServer(sequence()) as server:
+            port = int(server.base_url.rsplit(":", 1)[1].removesuffix("/v1"))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(begun)
+            async with asyncio.timeout(5):
+                with contextlib.suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_reads_nothing_does_not_hold_the_server_up() -> None:
+    flood = raw(*(b": " + b"x" * 1_000_000 + b"\n\n" for _ in range(64)))
+
+    async def scenario() -> None:
+        async with RehearsalServer(sequence(flood, say("alive"))) as server, client_of(server) as client:
+            port = int(server.base_url.rsplit(":", 1)[1].removesuffix("/v1"))
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            body = json.dumps(ASK).encode()
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nAuthorization: Bearer {server.token}\r\n"
+            writer.write(head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+            await server.until(lambda: len(server.requests) == 1)
+            assert await frames_of(client, ASK)
+            writer.close()
 
     asyncio.run(scenario())
 

@@ -21,7 +21,18 @@ from mxclaw_nb.providers.config import REHEARSAL_PROVIDER
 
 from . import encode
 from .script import ChatRequest, Ending, HttpError, RawFrames, Reply, Script, Speech, fail
-from .wire import HEAD_LIMIT, IDLE_TIMEOUT_S, BadRequest, Head, chunk_bytes, head_bytes, read_body, read_head
+from .wire import (
+    HEAD_LIMIT,
+    HEAD_TIMEOUT_S,
+    IDLE_TIMEOUT_S,
+    BadRequest,
+    Head,
+    chunk_bytes,
+    head_bytes,
+    linger,
+    read_body,
+    read_head,
+)
 
 MAX_CONNECTIONS = 64
 START_TIMEOUT_S = 10.0
@@ -189,19 +200,21 @@ class RehearsalServer:
             writer.close()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        first = b""
+        first, patience = b"", HEAD_TIMEOUT_S
         while True:
             if not first:
-                async with asyncio.timeout(IDLE_TIMEOUT_S):
+                async with asyncio.timeout(patience):
                     first = await reader.read(1)
                 if not first:
                     return
+            patience = IDLE_TIMEOUT_S
             try:
                 head = await read_head(reader, first)
                 self._check_token(head)
                 body = await read_body(reader, head)
             except BadRequest as error:
                 await self._send_error(writer, fail(error.status, str(error)), close=True)
+                await linger(reader, writer)
                 return
             # While it replies, the next byte or the end of the connection tells that the client has left.
             watch = asyncio.ensure_future(_next_byte(reader))

@@ -12,6 +12,8 @@ BODY_LIMIT = 64 * 1024 * 1024
 IDLE_TIMEOUT_S = 75.0
 HEAD_TIMEOUT_S = 10.0
 BODY_TIMEOUT_S = 30.0
+LINGER_TIMEOUT_S = 2.0
+LINGER_LIMIT = 8 * 1024 * 1024
 
 
 class BadRequest(Exception):
@@ -85,6 +87,15 @@ async def _read_chunked(reader: asyncio.StreamReader) -> bytes:
         body += (await reader.readexactly(size + 2))[:size]
         if size == 0:
             return bytes(body)
+
+
+async def linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """After a refusal: read on for a while, so that the refusal reaches a client that is still sending its body."""
+    writer.write_eof()
+    left = LINGER_LIMIT
+    async with asyncio.timeout(LINGER_TIMEOUT_S):
+        while left > 0 and (data := await reader.read(65_536)):
+            left -= len(data)
 
 
 def head_bytes(status: int, headers: Mapping[str, str]) -> bytes:
