@@ -15,13 +15,17 @@ Level = Literal["info", "success", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class TurnHandle:
-    """What a view may do to the turn that it shows. Both callables are thread-safe and return at once."""
+    """What a view may do to the turn that it shows. Both callables are thread-safe and return at once.
+
+    ``max_iterations`` is the turn's bound of rounds, None if the view need not show it.
+    """
 
     session_id: str
     prompt: str
     answer: Callable[[str, Answer], None]
     stop: Callable[[], None]
     workspace: str = ""
+    max_iterations: int | None = None
 
 
 class TurnView(Protocol):

@@ -1,0 +1,70 @@
+"""The view of a turn where no widget may be: its record, as it grows or in the end; questions by input or nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from IPython.display import DisplayHandle, display
+
+from mxclaw_nb.protocol import Answer, Event, PermissionRequested, TurnHandle
+
+from .folding import TurnState
+from .painter import Painter
+from .record import record
+
+REFRESH_S = 0.5
+"""A whole record is sent each time."""
+
+Ask = Callable[[PermissionRequested], Awaitable[Answer]]
+
+
+class StaticView:
+    """A protocol.TurnView made of one display. ``ask`` answers the questions; without it there is nobody to ask,
+
+    and the record is shown only when the turn has ended.
+    """
+
+    def __init__(self, handle: TurnHandle, *, note: str = "", ask: Ask | None = None) -> None:
+        self.state = TurnState(session_id=handle.session_id, prompt=handle.prompt)
+        self._handle = handle
+        self._note = note
+        self._ask = ask
+        self._closed = False
+        self._display: DisplayHandle | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._painter = Painter(self._paint, REFRESH_S) if ask is not None else None
+
+    def on_event(self, event: Event) -> None:
+        self.state.apply(event)
+        if self._painter is not None:
+            self._painter.changed()
+        if isinstance(event, PermissionRequested) and self._ask is not None:
+            task = asyncio.get_running_loop().create_task(self._question(event, self._ask))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def close(self) -> None:
+        """Show the final record. Does nothing the second time."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._asking:
+            task.cancel()
+        if self._painter is not None:
+            await self._painter.stop()
+        if not self.state.ended:
+            self.state.end("interrupted")
+        self._paint()
+
+    async def _question(self, request: PermissionRequested, ask: Ask) -> None:
+        with contextlib.suppress(KeyboardInterrupt, OSError, NotImplementedError):
+            self._handle.answer(request.request_id, await ask(request))
+
+    def _paint(self) -> None:
+        shown = record(self.state, note=self._note)
+        if self._display is None:
+            self._display = display(shown, raw=True, display_id=True)
+        else:
+            self._display.update(shown, raw=True)
