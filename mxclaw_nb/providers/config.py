@@ -23,6 +23,9 @@ CONFIG_NAME: Final = "config.json"
 CONFIG_LIMIT: Final = 4 * 1024 * 1024
 """A config.json larger than this many bytes is not read."""
 
+NAME_LIMIT: Final = 100
+"""Characters of a provider's name."""
+
 KEY_VARIABLE: Final = "MX_CLAW_API_KEY"
 """The environment variable that holds the key of the turn's provider."""
 
@@ -193,6 +196,8 @@ def _parse(data: bytes, path: Path) -> LoadedConfig:
         config = ModelConfig.model_validate({**document, "providers": providers})
     except ValidationError as error:
         raise _Unreadable(_field_problem(error)) from None
+    if not _is_name(config.active_provider):
+        raise _Unreadable("has an `activeProvider` that is no name")
     return LoadedConfig(config, tuple(dict.fromkeys(warnings)))
 
 
@@ -202,7 +207,7 @@ def _provider(name: str, entry: object, path: Path, warnings: list[str]) -> Prov
     if name == REHEARSAL_PROVIDER:
         warnings.append(f"{path} has a provider named `{name}`, a name that is built in; that entry is not used.")
         return None
-    if not name or "/" in name or not name.isprintable() or name != name.strip():
+    if not _is_name(name):
         warnings.append(f"{path} has a provider named `{shown}`, which no model id can name; that entry is not used.")
         return None
     if not isinstance(entry, dict):
@@ -218,6 +223,11 @@ def _provider(name: str, entry: object, path: Path, warnings: list[str]) -> Prov
     except ValidationError as error:
         warnings.append(f"The provider `{shown}` in {path} {_field_problem(error)}; that entry is not used.")
         return None
+
+
+def _is_name(name: str) -> bool:
+    """Whether a model id can begin with it, and a screen show it."""
+    return 0 < len(name) <= NAME_LIMIT and name.isprintable() and not any(c == "/" or c.isspace() for c in name)
 
 
 def _drop_keys(entry: dict[str, object]) -> bool:

@@ -23,9 +23,10 @@ class LlamaServer:
 
     model = "smollm2"
 
-    def __init__(self, log: Path, *, context_tokens: int) -> None:
+    def __init__(self, log: Path, *, context_tokens: int, reply_tokens: int) -> None:
         self.key = secrets.token_hex(16)
         self.context_tokens = context_tokens
+        self.reply_tokens = reply_tokens
         self.address = ""
         self._log = log
         self._process: subprocess.Popen[str] | None = None
@@ -36,7 +37,8 @@ class LlamaServer:
 
     def start(self) -> None:
         """Returns when the model is loaded. Raises AssertionError with the end of the log if that takes too long."""
-        command = [sys.executable, str(SERVE), str(SITE), str(MODEL), self.key, str(self.context_tokens)]
+        numbers = (str(self.context_tokens), str(self.reply_tokens))
+        command = [sys.executable, str(SERVE), str(SITE), str(MODEL), self.key, *numbers]
         with open(self._log, "w") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
@@ -60,6 +62,11 @@ class LlamaServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate(timeout=STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
 
     def wait_until_idle(self, timeout_s: float) -> float:
         """Seconds until no slot generates. Raises AssertionError after ``timeout_s``."""

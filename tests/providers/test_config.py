@@ -122,9 +122,11 @@ def test_what_we_do_not_know_is_not_shown(tmp_path: Path) -> None:
         (b'{"version": "%b"}' % KEY.encode(), "version"),
         (b'{"version": 1, "providers": ["%b"]}' % KEY.encode(), "providers"),
         (b'{"version": 1, "activeProvider": {"%b": 1}}' % KEY.encode(), "activeProvider"),
+        (b'{"version": 1, "activeProvider": "a\\u001b[31mb"}', "activeProvider"),
+        (b'{"version": 1, "activeProvider": ""}', "activeProvider"),
         (b" " * (CONFIG_LIMIT + 1), "larger than"),
     ],
-    ids=range(16),
+    ids=range(18),
 )
 def test_a_damaged_file_is_reported_and_left_alone(tmp_path: Path, content: bytes, reason: str) -> None:
     store = stored(tmp_path, content)
@@ -166,10 +168,12 @@ def test_what_is_no_file_is_reported_and_holds_nobody_up(tmp_path: Path, make) -
         ("", provider()),
         (" a", provider()),
         ("a\nb", provider()),
+        ("a b", provider()),
+        ("a" * 101, provider()),
         ("rehearsal", provider(baseURL="https://elsewhere.example")),
         ("deepseek", provider(baseURL=7)),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_a_provider_that_cannot_be_used_does_not_hide_the_others(tmp_path: Path, name: str, entry: object) -> None:
     store = stored(tmp_path, {"version": 1, "activeProvider": "good", "providers": {name: entry, "good": provider()}})
