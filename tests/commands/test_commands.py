@@ -1,0 +1,267 @@
+"""Every command of the tree, as typed, with its refusals."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+
+from mxclaw_nb.commands import (
+    AgentHelp,
+    Call,
+    Place,
+    TurnRequest,
+    complete,
+    complete_agent,
+    parse_agent_line,
+    run_line,
+    run_turn,
+)
+from mxclaw_nb.protocol import (
+    Answer,
+    MxclawError,
+    NotFound,
+    PermissionRequested,
+    ProviderNotReady,
+    TurnCompleted,
+    TurnStarted,
+    UsageError,
+)
+
+from .conftest import Screen, Typed
+
+
+def test_alone_it_says_where_you_are_and_what_you_can_type(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        assert await run_line(call, "") == 0
+        for word in ("session", "model", "mode", "workspace", "doctor", "approve", "deepseek/deepseek", "%%agent"):
+            assert word in screen.text
+
+    typed(scenario)
+
+
+def test_a_slip_of_the_fingers_is_answered_with_what_was_meant(typed: Typed) -> None:
+    async def scenario(call: Call, _screen: Screen) -> None:
+        for line, hint in [
+            ("sesion list", "session"),
+            ("session lst", "list"),
+            ("xyzzy", "There are"),
+            ("approve", "ID"),
+        ]:
+            with pytest.raises(UsageError, match=hint) as caught:
+                await run_line(call, line)
+            assert caught.value.exit_status == 2
+        with pytest.raises(UsageError, match="read"):
+            await run_line(call, "session rename 'open")
+
+    typed(scenario)
+
+
+@pytest.mark.parametrize("line", ["--help", "session --help", "approve --help", "run --help", "set --help"])
+def test_help_reaches_the_person_through_the_screen(typed: Typed, line: str) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        assert await run_line(call, line) == 0
+        assert "Usage: %mxclaw" in screen.text
+
+    typed(scenario)
+
+
+def test_sessions_are_made_used_renamed_forked_found_and_deleted(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        await run_line(call, "session list")
+        assert "no sessions yet" in screen.text
+        await run_line(call, "session new First one")
+        first = call.place.session_id
+        assert first is not None
+        await run_line(call, "session new 第二个")
+        second = call.place.session_id
+        assert second is not None and second != first
+        await run_line(call, f"session use {first[:6]}" if first[:6] != second[:6] else f"session use {first}")
+        assert call.place.session_id == first
+        await run_line(call, "session rename A better | title")
+        await run_line(call, "session fork")
+        forked = call.place.session_id
+        assert forked not in {first, second}
+        screen.said.clear()
+        await run_line(call, "session list")
+        assert "A better \\| title" in screen.text and "第二个" in screen.text
+        await run_line(call, "session list --json")
+        listed = json.loads(screen.written.pop())
+        assert {item["id"] for item in listed} == {first, second, forked}
+        with pytest.raises(UsageError, match="--yes"):
+            await run_line(call, f"session delete {second}")
+        screen.can_answer, screen.answers = True, [False, True]
+        assert await run_line(call, f"session delete {second}") == 1
+        assert await run_line(call, f"session delete {second}") == 0
+        with pytest.raises(NotFound):
+            await run_line(call, f"session show {second}")
+        await run_line(call, f"session delete {forked} --yes")
+        assert call.place.session_id is None
+
+    typed(scenario)
+
+
+def test_without_a_ready_provider_a_turn_says_so_in_one_line_with_the_two_ways_on(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        with pytest.raises(ProviderNotReady) as caught:
+            await run_turn(call, TurnRequest("hello"))
+        text = str(caught.value)
+        assert "\n" not in text and "config.json" in text and "%mxclaw rehearse" in text
+        assert not screen.handles
+
+    typed(scenario)
+
+
+def test_a_rehearsal_runs_a_whole_turn_with_approvals_and_is_never_the_default(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        (call.place.workspace / "data.csv").write_text("a,b\n1,2\n")
+        await run_line(call, "rehearse")
+        session = await call.current_session()
+        assert session is not None and session.model == "rehearsal/quickstart"
+        screen.can_answer = True
+
+        def answer(event: object) -> None:
+            screen.events.append(event)  # type: ignore[arg-type]
+            if isinstance(event, PermissionRequested):
+                screen.handles[-1].answer(event.request_id, Answer("allow_once"))
+
+        screen.on_event = answer  # type: ignore[method-assign]
+        outcome = await run_turn(call, TurnRequest("look around this folder"))
+        assert outcome.failure is None and "rehearsal" in outcome.text.lower()
+        assert isinstance(screen.events[0], TurnStarted) and screen.events[0].model == "rehearsal/quickstart"
+        assert isinstance(screen.events[-1], TurnCompleted) and screen.closed == 1
+        assert (call.place.workspace / "rehearsal-notes.md").exists()
+        assert not (call.app.home / "config.json").exists()
+        assert str(call.app.resolve_model(None)) == "deepseek/deepseek-flash"
+        await run_line(call, "show")
+        assert screen.records[-1][-1].type == "turn.completed"
+        await run_line(call, f"session show {outcome.session_id} --json")
+        shown = json.loads(screen.written.pop())
+        assert set(shown) == {"session", "messages", "events"}
+        assert shown["events"][0]["type"] == "turn.started" and shown["events"][0]["sessionId"] == outcome.session_id
+        screen.said.clear()
+        await run_line(call, "session search rehearsal")
+        assert outcome.session_id in screen.text
+        await run_line(call, "session show")
+        again = Call(call.app, screen, Place(call.place.workspace, notebook="nb:/x.ipynb", prefix="%mxclaw"))
+        found = await again.current_session()
+        assert found is not None and found.id == outcome.session_id
+
+    typed(scenario)
+
+
+def test_settings_are_listed_changed_kept_and_refused(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        await run_line(call, "settings")
+        assert "max\\_iterations" in screen.text or "max_iterations" in screen.text
+        await run_line(call, "set max_iterations 12")
+        await run_line(call, "set default_mode plan")
+        await run_line(call, "set deny 'run_command(rm *)' write_file")
+        now = call.app.settings.load()
+        assert (now.max_iterations, now.default_mode, now.deny) == (12, "plan", ("run_command(rm *)", "write_file"))
+        path = call.app.home / "settings.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        stored = json.loads(path.read_text())
+        path.write_text(json.dumps({**stored, "future": [1]}))
+        await run_line(call, "set max_iterations 9")
+        assert json.loads(path.read_text())["future"] == [1]
+        await run_line(call, "set deny none")
+        assert call.app.settings.load().deny == ()
+        for line in ("set nope 1", "set max_iterations 0", "set max_iterations many", "set default_mode yolo"):
+            with pytest.raises(UsageError):
+                await run_line(call, line)
+        assert call.app.settings.load().max_iterations == 9
+
+    typed(scenario)
+
+
+def test_a_damaged_settings_file_is_said_and_left_alone(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        path = call.app.home / "settings.json"
+        path.write_text('{"max_iterations": "lots", "command_timeout_s": 7')
+        assert call.app.settings.load().max_iterations == 8
+        await run_line(call, "settings")
+        await run_line(call, "settings")
+        assert [level for level, _ in screen.said].count("warning") == 1
+        assert path.read_text().startswith('{"max')
+
+    typed(scenario)
+
+
+def test_nothing_to_approve_stop_or_show_is_said(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        await run_line(call, "approvals")
+        assert "No approval is waiting" in screen.text
+        for line in ("approve a-1", "deny a-1", "stop", "show", "session use s-1"):
+            with pytest.raises(MxclawError) as caught:
+                await run_line(call, line)
+            assert caught.value.code == "not_found" and caught.value.exit_status == 1
+        with pytest.raises(UsageError, match="panel"):
+            await run_line(call, "panel")
+
+    typed(scenario)
+
+
+def test_the_doctor_shows_the_endpoint_and_hides_credentials(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:hunter2@proxy:1")
+
+    async def scenario(call: Call, screen: Screen) -> None:
+        await run_line(call, "doctor")
+        assert "https://api.deepseek.com" in screen.text and "proxy:1" in screen.text
+        assert "hunter2" not in screen.text
+
+    typed(scenario)
+
+
+@pytest.mark.parametrize("name", ["approve", "deny"])
+def test_a_command_of_the_agent_cannot_answer_for_the_person(
+    typed: Typed, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("MX_CLAW_AGENT_COMMAND", "1")
+
+    async def scenario(call: Call, _screen: Screen) -> None:
+        for line in (f"{name} a-1", "stop", "set default_mode allow-all"):
+            with pytest.raises(MxclawError) as caught:
+                await run_line(call, line)
+            assert caught.value.code == "refused"
+
+    typed(scenario)
+
+
+def test_the_options_of_an_agent_cell(typed: Typed) -> None:
+    options = parse_agent_line(
+        "--session s-1 --model ollama/qwen2.5-coder:7b --mode plan --max-iterations 3 --to answer"
+    )
+    assert (options.session, options.model, options.mode) == ("s-1", "ollama/qwen2.5-coder:7b", "plan")
+    assert (options.max_iterations, options.to) == (3, "answer")
+    assert parse_agent_line("").session is None
+    with pytest.raises(AgentHelp, match="--to NAME"):
+        parse_agent_line("--help")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--nope", "--session", "--mode yolo", "--max-iterations 0", "--to 1x", "--to a.b", "--to class x", "--new --session s",
+     "hello there", "--to __builtins__", "--to ''", "'open"],
+)  # fmt: skip
+def test_wrong_options_of_an_agent_cell_are_refused_with_a_sentence(line: str) -> None:
+    with pytest.raises(UsageError):
+        parse_agent_line(line)
+
+
+def test_tab_offers_what_could_come_next(typed: Typed) -> None:
+    async def scenario(call: Call, _screen: Screen) -> None:
+        session = await call.new_session()
+        assert "session" in complete(call, "se") and "settings" in complete(call, "se")
+        assert set(complete(call, "session ")) >= {"list", "new", "use", "show", "search", "rename", "fork", "delete"}
+        assert complete(call, "session use ") == [session.id]
+        assert complete(call, f"session use {session.id[:4]}") == [session.id]
+        assert "max_iterations" in complete(call, "set max")
+        assert "deepseek/deepseek-flash" in complete_agent(call, "--model deep")
+        assert complete_agent(call, "--session ") == [session.id]
+        assert complete_agent(call, "--mode a") == ["ask", "accept-edits", "allow-all"]
+        assert "--max-iterations" in complete_agent(call, "--m")
+        assert complete(call, "nonsense here ") == complete(call, "")
+
+    typed(scenario)
