@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import shlex
 import sys
 from dataclasses import dataclass
@@ -75,7 +76,9 @@ def parse_agent_line(line: str) -> AgentOptions:
     options = AgentOptions(**values)
     if options.session and options.new:
         raise UsageError("--session and --new exclude each other.")
-    if options.to is not None and not (options.to.isidentifier() and not options.to.startswith("__")):
+    if options.to is not None and (
+        not options.to.isidentifier() or keyword.iskeyword(options.to) or options.to.startswith("__")
+    ):
         raise UsageError(f"--to needs the name of a variable, and {options.to!r} is none.")
     return options
 

@@ -242,9 +242,21 @@ def test_the_options_of_an_agent_cell(typed: Typed) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["--nope", "--session", "--mode yolo", "--max-iterations 0", "--to 1x", "--to a.b", "--to class x", "--new --session s",
-     "hello there", "--to __builtins__", "--to ''", "'open"],
-)  # fmt: skip
+    [
+        "--nope",
+        "--session",
+        "--mode yolo",
+        "--max-iterations 0",
+        "--to 1x",
+        "--to a.b",
+        "--to class x",
+        "--new --session s",
+        "hello there",
+        "--to __builtins__",
+        "--to ''",
+        "'open",
+    ],
+)
 def test_wrong_options_of_an_agent_cell_are_refused_with_a_sentence(line: str) -> None:
     with pytest.raises(UsageError):
         parse_agent_line(line)

@@ -158,7 +158,7 @@ def test_dropping_the_stream_cancels_the_turn(play: Play) -> None:
                 break
         gc.collect()
         async with asyncio.timeout(5):
-            while stage.core.running:  # noqa: ASYNC110 - nobody is left whom its end could be told
+            while stage.core.running:  # noqa: ASYNC110 - nobody is left to be told of its end
                 await asyncio.sleep(0.01)
         assert (await stage.store.session(session.id)).state == "idle"
 
@@ -248,7 +248,7 @@ def test_cancelling_while_the_turn_starts_leaves_no_lease(play: Play) -> None:
             await asyncio.wait({start})
             gc.collect()
         async with asyncio.timeout(10):
-            while stage.core.running:  # noqa: ASYNC110 - nobody is left whom its end could be told
+            while stage.core.running:  # noqa: ASYNC110 - nobody is left to be told of its end
                 await asyncio.sleep(0.01)
         assert (await stage.store.session(session.id)).state == "idle"
         writer = await stage.another_store().acquire(session.id, "t-x", on_signal=lambda _signal: None)
