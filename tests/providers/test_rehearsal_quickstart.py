@@ -102,6 +102,12 @@ def test_a_failed_write_is_said_and_nothing_runs_after_it(failed: str) -> None:
     assert "did not succeed" in summary and failed in summary
 
 
+@pytest.mark.parametrize("failed", ["wc: no such file\n[Exit code 1.]", "[Timed out: stopped after 5 s.]"])
+def test_a_failed_command_is_said(failed: str) -> None:
+    summary = Talk(results=RESULTS | {"run_command": failed}).ask("run a command")
+    assert "`run_command` did not succeed" in summary and failed in summary
+
+
 @pytest.mark.parametrize(
     ("prompt", "calls"),
     [

@@ -14,7 +14,7 @@ Outcome = Literal["ok", "denied", "failed"]
 _CJK = re.compile(r"[㐀-鿿豈-﫿]")
 _CONTINUE = re.compile(r"\s*(continue|go on|carry on|keep going|继续|接着|接着说)\s*[.!。！]*\s*", re.IGNORECASE)
 _FAILED = re.compile(r"\s*(the call was interrupted|error\b|failed\b|traceback)", re.IGNORECASE)
-_EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: code| status)?:?\s*(-?\d+)", re.IGNORECASE)
+_COMMAND_FAILED = re.compile(r"^\[(exit code|timed out|stopped|killed)\b", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,7 @@ class Result:
         """As far as the text tells: a model sees nothing else either."""
         if self.text.lstrip().lower().startswith("permission denied"):
             return "denied"
-        if _FAILED.match(self.text):
-            return "failed"
-        if self.tool == "run_command" and any(code != "0" for code in _EXIT.findall(self.text[:200])):
+        if _FAILED.match(self.text) or (self.tool == "run_command" and _COMMAND_FAILED.search(self.text)):
             return "failed"
         return "ok"
 
