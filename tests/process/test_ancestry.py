@@ -33,7 +33,7 @@ def test_the_variable_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
         f"{MARKER}= {ASK}",
         f"env -i setsid -w {ASK}",
         f"env -i bash -c 'bash -c \"bash -c true\"; exec {ASK.replace(chr(39), chr(34))}'",
-        f"(env -i setsid {ASK} > answer &); for i in $(seq 500); do [ -s answer ] && break; sleep .02; done; cat answer",
+        f"(env -i setsid {ASK} >answer &); for i in $(seq 500); do [ -s answer ] && break; sleep .02; done; cat answer",
     ],
 )
 def test_inside_a_command_it_is_true_also_without_the_variable(shell: Any, text: str) -> None:
