@@ -143,7 +143,10 @@ def record_html(state: TurnState, budget: Budget, *, note: str = "") -> str:
     kind = {"completed": "ok", "failed": "bad", "interrupted": "ask"}.get(state.phase, "run")
     glyph = {"completed": "✓", "failed": "✕", "interrupted": "■"}.get(state.phase, "·")
     first, rest = facts(state, note=note)[0], facts(state, note=note)[1:]
-    head = "".join(f"<span>{text_to_html(part)}</span> " for part in rest)
+    head = "".join(
+        f'<span class="mxc-{"opt" if place else "main"}">{text_to_html(part)}</span> '
+        for place, part in enumerate(rest)
+    )
     before, omitted, after = _shown(state, budget)
     body = "".join(_item_html(item, state, budget) for item in before)
     if omitted:

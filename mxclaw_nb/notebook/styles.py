@@ -16,7 +16,7 @@ _SHEET = """
 color:var(--mxc-fg);font-family:var(--jp-content-font-family,system-ui,sans-serif);
 font-size:var(--jp-content-font-size1,14px);line-height:1.5;overflow-wrap:anywhere;unicode-bidi:isolate;max-width:100%}
 .mxc *{box-sizing:border-box}
-.mxc-rec{border:1px solid var(--mxc-line);border-radius:6px;margin:2px 0;overflow:hidden}
+.mxc-rec{container-type:inline-size;border:1px solid var(--mxc-line);border-radius:6px;margin:2px 0;overflow:hidden}
 .mxc-head{display:flex;flex-wrap:wrap;gap:0 10px;align-items:baseline;padding:3px 10px;background:var(--mxc-soft);
 color:var(--mxc-dim);font-size:12px;line-height:20px}
 .mxc-head b{color:var(--mxc-fg);font-weight:600}
@@ -37,35 +37,41 @@ min-width:0}
 .mxc-sum{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;flex:1 1 auto;min-width:3em;color:var(--mxc-dim)}
 .mxc-time{margin-left:auto;color:var(--mxc-dim);white-space:nowrap;font-size:12px;flex:none}
 .mxc-in{padding:0 8px 6px}
-.mxc pre,.mxc code{font-family:var(--jp-code-font-family,monospace);font-size:12px;color:inherit}
-.mxc pre{margin:4px 0;padding:6px 8px;max-height:18em;overflow:auto;white-space:pre-wrap;background:var(--mxc-soft);
+.mxc.mxc pre,.mxc.mxc code{font-family:var(--jp-code-font-family,monospace);font-size:12px;color:inherit}
+.mxc.mxc pre{margin:4px 0;padding:6px 8px;max-height:18em;overflow:auto;white-space:pre-wrap;background:var(--mxc-soft);
 border-radius:4px;line-height:1.4}
-.mxc :not(pre)>code{background:var(--mxc-soft);padding:1px 4px;border-radius:3px}
+.mxc.mxc pre code{background:none;padding:0}
+.mxc.mxc :not(pre)>code{background:var(--mxc-soft);padding:1px 4px;border-radius:3px}
 .mxc-dim{color:var(--mxc-dim);font-size:12px}
 .mxc-warn{color:var(--mxc-ask)}.mxc-err{color:var(--mxc-bad)}
 .mxc-add,.mxc-del,.mxc-hunk{display:block;min-height:1.4em}
 .mxc-add{background:#2da44e26}.mxc-del{background:#cf222e26}.mxc-hunk{color:var(--mxc-dim)}
 .mxc-esc{background:var(--mxc-bad);color:#fff;border-radius:2px;padding:0 2px}
-.mxc-text>:first-child{margin-top:0}.mxc-text>:last-child{margin-bottom:0}
-.mxc-text h1,.mxc-text h2,.mxc-text h3,.mxc-text h4,.mxc-text h5,.mxc-text h6{font-size:1.1em;margin:.8em 0 .3em;
+.mxc.mxc .mxc-text{margin:6px 0}.mxc.mxc .mxc-text>:first-child{margin-top:0}
+.mxc.mxc .mxc-text>:last-child{margin-bottom:0}
+.mxc.mxc :is(h1,h2,h3,h4,h5,h6){font-size:1.1em;margin:.8em 0 .3em;
 font-weight:600}
-.mxc-text p,.mxc-text ul,.mxc-text ol{margin:.4em 0}
-.mxc-text table{border-collapse:collapse;margin:.4em 0;display:block;overflow:auto}
-.mxc-text th,.mxc-text td{border:1px solid var(--mxc-line);padding:2px 8px;text-align:left}
-.mxc-text a{color:var(--jp-content-link-color,#0b6bcb)}
+.mxc.mxc :is(p,ul,ol){margin:.4em 0}
+.mxc.mxc table{
+width:max-content;max-width:100%;margin-left:0;font-size:inherit;border-collapse:collapse;margin:.4em 0;display:block;overflow:auto}
+.mxc.mxc :is(th,td){border:1px solid var(--mxc-line);padding:2px 8px;text-align:left}
+.mxc.mxc a{color:var(--jp-content-link-color,#0b6bcb)}
 .mxc-spin{display:inline-block;width:.8em;height:.8em;border:2px solid var(--mxc-run);border-right-color:transparent;
 border-radius:50%;animation:mxc-turn 1s linear infinite}
 @keyframes mxc-turn{to{transform:rotate(360deg)}}
 @media (prefers-reduced-motion:reduce){.mxc-spin{animation:none}}
+@container (max-width:30em){.mxc-opt,.mxc-head .mxc-opt{display:none}.mxc-body{padding:4px 6px}}
 @media print{.mxc-body,.mxc pre{max-height:none;overflow:visible}}
 .mxc-sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 """
 
 _LIVE = """
-.mxc-live.widget-vbox{border:1px solid var(--jp-border-color2,#8886);border-radius:6px;overflow:hidden;margin:2px 0}
+.mxc-live.widget-vbox{container-type:inline-size;border:1px solid var(--jp-border-color2,#8886);border-radius:6px;overflow:hidden;margin:2px 0}
 .mxc-live .widget-html-content{line-height:inherit;overflow:visible}
 .mxc-live .widget-html{margin:0;height:auto;min-height:0}
-.mxc-live .jupyter-button{border-radius:4px;height:28px;line-height:26px;padding:0 12px;width:auto;margin:2px}
+.mxc-live .jupyter-button{border-radius:4px;height:auto;min-height:28px;line-height:26px;padding:0 12px;width:auto;
+margin:2px;flex:0 0 auto;max-width:100%;white-space:normal;border:1px solid var(--jp-border-color1,#8888)}
+.mxc-live .jupyter-button:is(.mod-success,.mod-danger){border-color:transparent}
 .mxc-live .jupyter-button:focus-visible{outline:2px solid var(--jp-brand-color1,#1976d2);outline-offset:1px}
 .mxc-bar{background:var(--jp-layout-color2,#8881);align-items:center}
 .mxc-asks{border-left:3px solid var(--jp-warn-color1,#b26a00);padding:4px 8px}

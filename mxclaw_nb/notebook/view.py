@@ -211,7 +211,10 @@ class LiveView:
         if state.input_tokens or state.output_tokens:
             parts.append(f"{state.input_tokens:,} in, {state.output_tokens:,} out")
         parts += [part for part in (state.model, f"session {state.session_id}", self._note) if part]
-        rest = "".join(f"<span>{text_to_html(one_line(part, 80))}</span>" for part in parts)
+        rest = "".join(
+            f'<span class="mxc-{"opt" if place > 1 else "main"}">{text_to_html(one_line(part, 80))}</span> '
+            for place, part in enumerate(parts)
+        )
         icon = "?" if state.phase == "asking" else '<span class="mxc-spin"></span>'
         kind = "ask" if state.phase == "asking" else "run"
         _set(
@@ -231,8 +234,8 @@ class LiveView:
             question_.close()
 
     def _paint_calls(self) -> None:
-        calls = self.state.calls
-        shown = calls[-CARDS:]
+        # A pending call is in its question already.
+        shown = [call for call in self.state.calls if call.status != "asking"][-CARDS:]
         children = tuple(self._card(call) for call in shown)
         if children != self._calls.children:
             self._calls.children = children
