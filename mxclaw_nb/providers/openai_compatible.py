@@ -1,0 +1,196 @@
+"""The one model provider: chat completions, streamed, of any endpoint that speaks OpenAI's dialect."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+
+from mxclaw_nb.protocol import (
+    Completion,
+    ConfigurationError,
+    ContextOverflow,
+    ModelError,
+    ModelId,
+    ModelRequest,
+    ProviderNotice,
+    Settings,
+    StreamInterrupted,
+    StreamItem,
+)
+
+from .clients import Clients
+from .endpoint import Endpoint
+from .jsontext import parse_json
+from .outcome import Broken, judged
+from .reply import ReplyReader
+from .request import RequestEncoder
+from .retry import RetryPolicy
+from .target import KeyFor, Target, find_target, what_is_missing
+from .urls import parse_base_url
+from .usage import cost_of, estimate_usage
+
+_LIST_BYTES = 16 * 1024 * 1024
+_LIST_S = 30.0
+
+
+class OpenAICompatibleProvider:
+    """Implements ``protocol.ModelProvider``.
+
+    ``resolve`` gives a provider's endpoint by name (None: no such provider); ``key_for`` its key, asked for each
+    request and kept nowhere; ``settings`` the timeouts in force; ``key_present`` whether a key can be expected.
+    """
+
+    def __init__(
+        self,
+        resolve: Callable[[str], Endpoint | None],
+        key_for: KeyFor,
+        settings: Callable[[], Settings],
+        key_present: Callable[[str], bool] = lambda _provider: True,
+        *,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self._resolve = resolve
+        self._key_for = key_for
+        self._settings = settings
+        self._key_present = key_present
+        self._retry = retry or RetryPolicy()
+        self._encoder = RequestEncoder()
+        self._clients = Clients()
+
+    def ready(self, model: ModelId) -> str | None:
+        """None if that model can be asked, else one sentence that says what is missing."""
+        endpoint = self._resolve(model.provider)
+        missing = what_is_missing(model, endpoint, key_present=self._key_present(model.provider))
+        if missing is not None or endpoint is None:
+            return missing
+        try:
+            parse_base_url(endpoint.base_url, endpoint.name)
+        except ConfigurationError as error:
+            return error.message
+        return None
+
+    def price_known(self, model: ModelId) -> bool:
+        """Whether the endpoint's profile has a price."""
+        endpoint = self._resolve(model.provider)
+        return endpoint is not None and endpoint.profile.price is not None
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
+        """See ``ModelProvider.stream``. Raises UsageError too (nothing said), and ConfigurationError (base URL, key)."""
+        from .asking import BREAKS, ask, broken_by  # with httpx: loaded by the first request
+        from .watchdog import Watchdog
+
+        target = await find_target(request.model, self._resolve, self._key_for)
+        body = self._encoder.encode(request, target.endpoint.profile)
+        tries = 0
+        while True:
+            tries += 1
+            settings = self._settings()
+            reader = None
+            answer = await ask(await self._clients.get(), target, target.base.chat, body, settings, self._retry)
+            if isinstance(answer, Broken):
+                broken: Broken | None = answer
+            else:
+                broken = None
+                reader = ReplyReader(answer.content_type)
+                try:
+                    with Watchdog.over(answer.exchange, reader, settings) as watchdog:
+                        async for chunk in answer.exchange:
+                            for piece in answer.decoder.feed(chunk):
+                                for item in reader.feed(piece):
+                                    yield item
+                            watchdog.note()
+                            if reader.done:
+                                if reader.failure is None:
+                                    answer.exchange.keep()
+                                break
+                except BREAKS as error:
+                    broken = broken_by(error, target)
+                finally:
+                    await answer.exchange.aclose()
+                for item in reader.close():
+                    yield item
+                broken = judged(reader, broken, target, self._retry)
+                if broken is None:
+                    yield _priced(request, reader.folder.completion(_id_seed(body)), target)
+                    return
+            assert broken is not None
+            if reader is not None and reader.folder.shown:
+                break
+            if not broken.again or not self._retry.may_retry(tries, broken.retry_after):
+                break
+            wait = self._retry.wait(tries, broken.retry_after)
+            yield ProviderNotice(
+                f"{broken.what}; trying again in {wait:.1f} s (try {tries + 1} of {self._retry.tries})."
+            )
+            await self._retry.sleep(wait)
+        raise _final_error(request, reader, broken, tries, target)
+
+    async def list_models(self, provider_name: str) -> list[str]:
+        """The names of the provider's models, as it lists them. Raises what ``stream`` raises for a refusal."""
+        from .asking import BREAKS, ask, broken_by, read_body
+
+        target = await find_target(ModelId(provider_name, "*"), self._resolve, self._key_for)
+        broken: Broken
+        answer = await ask(await self._clients.get(), target, target.base.models, None, self._settings(), self._retry)
+        if isinstance(answer, Broken):
+            broken = answer
+        else:
+            try:
+                return _model_names(await read_body(answer, _LIST_BYTES, _LIST_S))
+            except BREAKS as error:
+                broken = broken_by(error, target)
+            except (ValueError, TimeoutError):
+                what = f"Provider {target.name} did not answer with a list of models"
+                broken = Broken(ModelError(f"{what}. Check the base URL, or name the model yourself."), what)
+        raise broken.error
+
+    async def aclose(self) -> None:
+        """Close every connection, on whatever loop it was made. The provider can be used again after it."""
+        await self._clients.aclose()
+
+
+def _priced(request: ModelRequest, completion: Completion, target: Target) -> Completion:
+    usage = completion.usage or estimate_usage(request, completion)
+    return replace(completion, usage=replace(usage, cost=cost_of(usage, target.endpoint.profile.price)))
+
+
+def _id_seed(body: bytes) -> str:
+    """What tells the calls of one request from those of others: the same request gives the same ids."""
+    return hashlib.sha256(body).hexdigest()[:10]
+
+
+def _final_error(
+    request: ModelRequest, reader: ReplyReader | None, broken: Broken, tries: int, target: Target
+) -> ModelError:
+    error = broken.error
+    if reader is not None and not reader.folder.empty and not isinstance(error, ContextOverflow):
+        partial = _priced(request, reader.folder.partial(), target)
+        kept = "What had come is kept, marked incomplete; ask again to go on." if reader.folder.shown else "Try again."
+        interrupted = StreamInterrupted(f"{broken.what}. {_said(error)}{kept}", partial, status=error.status)
+        interrupted.retry_after = error.retry_after
+        return interrupted
+    if tries > 1:
+        error.args = (f"{error.message} ({tries} tries.)",)
+        error.message = error.args[0]
+    return error
+
+
+def _said(error: ModelError) -> str:
+    return "" if error.status is None else f"{error.message} "
+
+
+def _model_names(body: bytes) -> list[str]:
+    """Names out of ``{"data": [{"id": ...}]}`` or its relatives. Raises ValueError for anything else."""
+    value = parse_json(body)
+    entries = value
+    if isinstance(value, dict):
+        entries = value.get("data", value.get("models"))
+    names: dict[str, None] = {}
+    for entry in entries if isinstance(entries, list) else [None]:
+        if entry is None:
+            raise ValueError("no list of models")
+        name = entry.get("id", entry.get("name")) if isinstance(entry, dict) else entry
+        if isinstance(name, str) and name:
+            names[name] = None
+    return list(names)
