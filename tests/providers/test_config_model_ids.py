@@ -12,6 +12,7 @@ import pytest
 from mxclaw_nb.protocol import ConfigurationError, ModelId, ProviderNotReady, UsageError
 from mxclaw_nb.providers.config import ConfigStore, ModelConfig, ProviderConfig, default_config
 from mxclaw_nb.providers.directory import ProviderDirectory
+from mxclaw_nb.providers.endpoint import Price
 from mxclaw_nb.providers.model_ids import default_model, parse_model_id
 from mxclaw_nb.providers.readiness import environment_key_for, is_ready, what_is_missing
 
@@ -142,12 +143,24 @@ def test_the_rehearsal_exists_only_while_it_runs(tmp_path: Path) -> None:
         assert token and token != KEY and token not in repr(running)
         assert asyncio.run(key(found, "deepseek")) == KEY
         assert found.default_model() == ModelId("deepseek", "deepseek-flash")
-        assert "rehearsal" not in found.config.load().providers
+        endpoint = found.endpoint("rehearsal")
+        assert endpoint is not None and endpoint.direct and endpoint.profile.price == Price(0.0, 0.0)
+        assert found.has_key("rehearsal") and "rehearsal" not in found.config.load().providers
     finally:
         found.close()
     assert threading.active_count() == before
     assert found.provider("rehearsal") is None and asyncio.run(key(found, "rehearsal")) is None
     assert not (tmp_path / "config.json").exists()
+
+
+def test_an_endpoint_is_what_the_configuration_says(tmp_path: Path) -> None:
+    found = directory(tmp_path)
+    endpoint = found.endpoint("ollama")
+    assert endpoint is not None and not endpoint.requires_key and not endpoint.direct
+    assert endpoint.base_url == "http://127.0.0.1:11434/v1" and endpoint.profile.price is None
+    assert found.endpoint("gone") is None and found.endpoint("rehearsal") is None
+    assert not found.has_key("openai") and directory(tmp_path, MX_CLAW_API_KEY=KEY).has_key("openai")
+    assert not directory(tmp_path, MX_CLAW_API_KEY="a b").has_key("openai")
 
 
 def test_a_provider_says_in_one_sentence_what_it_lacks(tmp_path: Path) -> None:
@@ -156,4 +169,5 @@ def test_a_provider_says_in_one_sentence_what_it_lacks(tmp_path: Path) -> None:
     assert found.ready(found.default_model()) is None
     assert "API key" in (found.ready(found.parse("openai/gpt-4o")) or "")
     assert "There is no provider `gone`" in (found.ready(ModelId("gone", "x")) or "")
+    assert "cannot be sent" in (directory(tmp_path, MX_CLAW_API_KEY="a b").ready(ModelId("openai", "gpt-4o")) or "")
     assert directory(tmp_path, MX_CLAW_API_KEY=KEY).ready(ModelId("openai", "gpt-4o")) is None

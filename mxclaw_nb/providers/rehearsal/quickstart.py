@@ -179,12 +179,8 @@ _SCENES: tuple[tuple[re.Pattern[str], Callable[[Conversation], Speech]], ...] = 
 
 def _file_to_read(listing: Result) -> str | None:
     """A text file that the listing names, a README first."""
-    names = []
-    for line in listing.text.splitlines():
-        for name in (line.strip(), *line.split()):
-            if name.lower().endswith(_READABLE) and name != NOTES and len(name) <= 120 and "/" not in name:
-                names.append(name)
-                break
+    names = [line.split("  ")[0].strip() for line in listing.text.splitlines() if " -> " not in line]
+    names = [name for name in names if name.lower().endswith(_READABLE) and name != NOTES and name[0] not in ".("]
     by_kind = sorted(names, key=lambda name: next(n for n, kind in enumerate(_READABLE) if name.lower().endswith(kind)))
     return min(by_kind, key=lambda name: not name.lower().startswith("readme"), default=None)
 
