@@ -25,7 +25,7 @@ from ..protocol import ToolFailure
 from .launcher import BOOT, descendants
 
 GRACE_S = 0.3
-_CHUNK = 64 * 1024
+_CHUNK = 16 * 1024  # one read; small, so that whoever listens to it does not hold up the loop
 _DRAIN_S = 0.1
 _LAUNCHER_MARGIN_S = 0.5  # after its own kill times the launcher is not waited for any longer
 _REAP_S = 0.3

@@ -25,6 +25,7 @@ OUTPUT_CAP = 1024 * 1024
 LONGEST_COMMAND = 120_000
 """Bytes; Linux takes 131,071 in one argument."""
 
+_BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")  # where it is if PATH does not say
 _LIVE_INTERVAL_S = 0.1
 _LIVE_PIECE = 4_000  # characters of one update
 _LIVE_TOTAL = 60_000
@@ -123,7 +124,7 @@ async def _run_in_shell(
 
 def _shells(path: str) -> Iterator[str]:
     """Shells by preference, each once. What SHELL says is not asked: it may be anything."""
-    candidates = [shutil.which("bash", path=path), "/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh"]
+    candidates = [shutil.which("bash", path=path), *_BASH, "/bin/sh"]
     yield from dict.fromkeys(shell for shell in candidates if shell and Path(shell).exists())
 
 

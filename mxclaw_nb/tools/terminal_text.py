@@ -13,7 +13,7 @@ from ..text import ControlStripper, plain
 
 def terminal_text(data: bytes) -> str:
     """The whole output of a program as plain text, UTF-8 with what is not replaced by U+FFFD."""
-    text = data.decode("utf-8", "replace")
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     if "\r" not in text and "\b" not in text:
         return plain(text)
     return "\n".join(_without_backspaces(_last_state(line)) for line in text.split("\n"))
@@ -21,7 +21,9 @@ def terminal_text(data: bytes) -> str:
 
 def _last_state(line: str) -> str:
     """The last of a line's states that draws something."""
-    states = line.split("\r")
+    if "\r" not in line:
+        return line
+    states = line.rstrip("\r\t ").split("\r")
     return next(filter(_draws, reversed(states)), states[0])
 
 
@@ -60,7 +62,7 @@ class LiveText:
         return self._add(self._decoder.decode(b"", True)) + self._stripper.finish()
 
     def _add(self, text: str) -> str:
-        text = self._returns + text
+        text = (self._returns + text).replace("\r\n", "\n")
         kept = text.rstrip("\r")
         self._returns = "\r" if kept != text else ""
         first, *others = kept.split("\n")
