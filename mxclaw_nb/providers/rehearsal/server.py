@@ -193,8 +193,8 @@ class RehearsalServer:
         except (OSError, EOFError, TimeoutError):
             writer.transport.abort()
         except asyncio.CancelledError:
+            # Ends here: this task is the connection's root, and Python 3.11's streams log one that ends cancelled.
             writer.transport.abort()
-            raise
         finally:
             self._connections.discard(task)
             writer.close()
