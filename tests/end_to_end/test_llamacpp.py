@@ -40,18 +40,30 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 MODEL = ModelId("local", LlamaServer.model)
 CONTEXT_TOKENS = 4096
-REPLY_TOKENS = 300
+REPLY_TOKENS = 200
 STORY = "Tell me a very long story about a lighthouse and the sea."
 T = TypeVar("T")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
+def started(log: Path, *, endless: bool = False) -> LlamaServer:
     if not is_installed():
         pytest.skip("needs the llama.cpp server and its model: run `make peer`")
-    log = tmp_path_factory.mktemp("peer") / "server.log"
-    server = LlamaServer(log, context_tokens=CONTEXT_TOKENS, reply_tokens=REPLY_TOKENS)
+    server = LlamaServer(log, context_tokens=CONTEXT_TOKENS, reply_tokens=REPLY_TOKENS, endless=endless)
     server.start()
+    return server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
+    server = started(tmp_path_factory.mktemp("peer") / "server.log")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def endless_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
+    """A server whose replies never end before their bound."""
+    server = started(tmp_path_factory.mktemp("endless-peer") / "server.log", endless=True)
     yield server
     server.stop()
 
@@ -90,8 +102,8 @@ class ReadFile(BaseModel):
     path: str
 
 
-def test_text_streams_piece_by_piece_with_real_usage_and_the_length_stop(server: LlamaServer) -> None:
-    deltas, completion = with_provider(server, lambda provider: ask(provider, request(STORY, tokens=12)))
+def test_text_streams_piece_by_piece_with_real_usage_and_the_length_stop(endless_server: LlamaServer) -> None:
+    deltas, completion = with_provider(endless_server, lambda provider: ask(provider, request(STORY, tokens=12)))
     assert len(deltas) > 3
     assert "".join(deltas) == completion.text and completion.text.strip()
     assert completion.finish_reason == "length" and completion.incomplete
@@ -112,7 +124,7 @@ def test_tools_and_chinese_are_taken(server: LlamaServer) -> None:
     assert completion.usage is not None and completion.usage.output_tokens <= 5
 
 
-def test_a_reply_that_is_given_up_frees_its_slot_for_the_next_one(server: LlamaServer) -> None:
+def test_a_reply_that_is_given_up_frees_its_slot_for_the_next_one(endless_server: LlamaServer) -> None:
     async def give_up(provider: OpenAICompatibleProvider) -> float:
         async with aclosing(provider.stream(request(STORY, tokens=3000))) as stream:  # type: ignore[type-var]
             async for item in stream:
@@ -122,11 +134,11 @@ def test_a_reply_that_is_given_up_frees_its_slot_for_the_next_one(server: LlamaS
         await ask(provider, request("Say hello.", tokens=3))
         return time.monotonic() - began
 
-    # The whole story would hold the only slot for half a minute or more.
-    assert with_provider(server, give_up) < 10
+    # All 3,000 tokens would hold the only slot for far longer.
+    assert with_provider(endless_server, give_up) < 5
 
 
-def test_a_cancelled_task_frees_its_slot_too(server: LlamaServer) -> None:
+def test_a_cancelled_task_frees_its_slot_too(endless_server: LlamaServer) -> None:
     async def cancel(provider: OpenAICompatibleProvider) -> None:
         started = asyncio.Event()
 
@@ -140,9 +152,9 @@ def test_a_cancelled_task_frees_its_slot_too(server: LlamaServer) -> None:
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled() and time.monotonic() - began < 0.5
-        await asyncio.to_thread(server.wait_until_idle, 5)
+        await asyncio.to_thread(endless_server.wait_until_idle, 5)
 
-    with_provider(server, cancel)
+    with_provider(endless_server, cancel)
 
 
 def test_a_wrong_key_is_one_clear_error_without_the_key(server: LlamaServer) -> None:
@@ -163,10 +175,7 @@ def test_the_models_are_listed(server: LlamaServer) -> None:
 
 
 def test_a_server_that_dies_in_mid_reply_leaves_what_was_said(tmp_path: Path) -> None:
-    if not is_installed():
-        pytest.skip("needs the llama.cpp server and its model: run `make peer`")
-    server = LlamaServer(tmp_path / "server.log", context_tokens=CONTEXT_TOKENS, reply_tokens=REPLY_TOKENS)
-    server.start()
+    server = started(tmp_path / "server.log", endless=True)
 
     async def kill(provider: OpenAICompatibleProvider) -> None:
         async for item in provider.stream(request(STORY, tokens=3000)):
@@ -241,17 +250,17 @@ def test_a_run_streams_to_its_end(server: LlamaServer, mx_claw_home: Path, tmp_p
 
 
 def test_a_run_that_meets_the_length_stop_completes_and_says_so(
-    server: LlamaServer, mx_claw_home: Path, tmp_path: Path
+    endless_server: LlamaServer, mx_claw_home: Path, tmp_path: Path
 ) -> None:
-    status, events, errors = finish(run_command(server, mx_claw_home, tmp_path, STORY))
+    status, events, errors = finish(run_command(endless_server, mx_claw_home, tmp_path, STORY))
     assert status == 0, errors
     (message,) = of_type(events, "message.completed")
     assert message["finishReason"] == "length" and message["incomplete"]
     assert of_type(events, "notice") and events[-1]["type"] == "turn.completed"
 
 
-def test_an_interrupted_run_frees_the_slot(server: LlamaServer, mx_claw_home: Path, tmp_path: Path) -> None:
-    process = run_command(server, mx_claw_home, tmp_path, STORY)
+def test_an_interrupted_run_frees_the_slot(endless_server: LlamaServer, mx_claw_home: Path, tmp_path: Path) -> None:
+    process = run_command(endless_server, mx_claw_home, tmp_path, STORY)
     assert process.stdout is not None
     seen = []
     for line in process.stdout:
@@ -259,7 +268,7 @@ def test_an_interrupted_run_frees_the_slot(server: LlamaServer, mx_claw_home: Pa
         if seen[-1]["type"] == "message.delta":
             break
     process.send_signal(signal.SIGINT)
-    server.wait_until_idle(3)
+    endless_server.wait_until_idle(3)
     status, events, errors = finish(process)
     assert status == 130, errors
     assert (seen + events)[-1]["type"] == "turn.failed" and (seen + events)[-1]["code"] == "cancelled"

@@ -19,14 +19,18 @@ SERVE = Path(__file__).with_name("serve.py")
 
 
 class LlamaServer:
-    """One llama.cpp server, alive between ``start`` and ``stop``; it also ends when this process dies."""
+    """One llama.cpp server, alive between ``start`` and ``stop``; it also ends when this process dies.
+
+    ``endless``: a reply never ends before its bound, which is ``reply_tokens`` where a request names none.
+    """
 
     model = "smollm2"
 
-    def __init__(self, log: Path, *, context_tokens: int, reply_tokens: int) -> None:
+    def __init__(self, log: Path, *, context_tokens: int, reply_tokens: int, endless: bool = False) -> None:
         self.key = secrets.token_hex(16)
-        self.context_tokens = context_tokens
-        self.reply_tokens = reply_tokens
+        self._options = ["--context-tokens", str(context_tokens), "--reply-tokens", str(reply_tokens)]
+        if endless:
+            self._options.append("--endless")
         self.address = ""
         self._log = log
         self._process: subprocess.Popen[str] | None = None
@@ -37,8 +41,7 @@ class LlamaServer:
 
     def start(self) -> None:
         """Returns when the model is loaded. Raises AssertionError with the end of the log if that takes too long."""
-        numbers = (str(self.context_tokens), str(self.reply_tokens))
-        command = [sys.executable, str(SERVE), str(SITE), str(MODEL), self.key, *numbers]
+        command = [sys.executable, str(SERVE), str(SITE), str(MODEL), self.key, *self._options]
         with open(self._log, "w") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
