@@ -16,7 +16,8 @@ class InvalidArguments(Exception):
 def parse_arguments(text: str, *, truncated: bool = False) -> dict[str, Any]:
     """The JSON object in ``text``; nothing at all counts as no arguments. Never guesses at a cut-off text.
 
-    ``truncated``: the reply hit the output limit, so an argument text that does not parse (or is missing) was cut.
+    ``truncated``: this is the last call of a reply that hit the output limit, so a text that does not parse, or holds
+    nothing, was cut.
     """
     if truncated and not _complete(text):
         raise InvalidArguments(
@@ -64,10 +65,9 @@ def replace_lone_surrogates(text: str) -> str:
 
 def _complete(text: str) -> bool:
     try:
-        from_json(text)
+        return bool(from_json(text))
     except ValueError:
         return False
-    return True
 
 
 def _with_lone_surrogates(text: str, error: ValueError) -> Any:

@@ -134,12 +134,12 @@ class CallRunner:
     def _prepare_all(self, calls: Sequence[ToolCall], truncated: bool) -> list[_Prepared | _Refused]:
         seen: set[str] = set()
         prepared: list[_Prepared | _Refused] = []
-        for call in calls:
+        for index, call in enumerate(calls, 1):
             if call.id in seen:
                 result = ToolResult("Rejected: a call with the same id stands earlier in this reply.", "duplicate")
                 prepared.append(_Refused(_with_free_id(call, seen), result))
             else:
-                prepared.append(self._prepare(call, truncated))
+                prepared.append(self._prepare(call, truncated and index == len(calls)))
             seen.add(prepared[-1].call.id)
         return prepared
 

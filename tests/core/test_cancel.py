@@ -141,7 +141,8 @@ def test_closing_the_stream_cancels_the_turn(play: Play) -> None:
     async def scenario(stage: Stage) -> None:
         session = await stage.session()
         stream = stage.submit(session)
-        await anext(stream)
+        while not isinstance(await anext(stream), MessageDelta):
+            pass
         await stream.aclose()
         assert (await stage.store.session(session.id)).state == "idle"
         assert not stage.core.running
