@@ -124,9 +124,13 @@ class Workspace:
             raise ToolFailure(f"{place.shown} is a folder, not a file.")
         return self._descend(place, place.parts[:-1], create=create)
 
-    def is_home(self, folder: Folder) -> bool:
-        """Whether an open folder is our own home directory, under whatever name it was reached."""
-        return folder.key == self._home_key or _plain(folder.path) == self._home_plain
+    def is_home(self, key: tuple[int, int]) -> bool:
+        """Whether the folder with this device and inode is our own home directory."""
+        return key == self._home_key
+
+    def names_home(self, path: Path) -> bool:
+        """Whether a real path lies in our own home directory (or is it), by name."""
+        return _plain(path)[: len(self._home_plain)] == self._home_plain
 
     def _walk(self, text: str) -> Walked:
         if not text:
@@ -167,7 +171,7 @@ class Workspace:
         return None
 
     def _in_home(self, path: Path) -> bool:
-        if _plain(path)[: len(self._home_plain)] == self._home_plain:
+        if self.names_home(path):
             return True
         return self._home_key is not None and any(_key(above) == self._home_key for above in (path, *path.parents))
 
