@@ -53,11 +53,10 @@ class Caller:
             try:
                 result = function()
             except BaseException as error:
-                # A future refuses StopIteration, and KeyboardInterrupt would end the loop that it is set on.
-                told = TurnInterrupted() if isinstance(error, KeyboardInterrupt) else error
-                loop.call_soon_threadsafe(settle, functools.partial(future.set_exception, told))
-                if isinstance(error, KeyboardInterrupt):
+                if isinstance(error, KeyboardInterrupt):  # on a future it would tear down the loop
+                    loop.call_soon_threadsafe(future.cancel)
                     raise
+                loop.call_soon_threadsafe(settle, functools.partial(future.set_exception, error))
             else:
                 loop.call_soon_threadsafe(settle, functools.partial(future.set_result, result))
 
@@ -95,13 +94,27 @@ def run_sync(coroutine: Coroutine[Any, Any, T], *, nested: bool = False) -> T:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(drive(coroutine))
+        return _outcome(asyncio.run(_interruptible(coroutine)))
     if nested:
         import nest_asyncio
 
         nest_asyncio.apply(loop)
-        return loop.run_until_complete(drive(coroutine))
+        return _outcome(loop.run_until_complete(_interruptible(coroutine)))
     return _on_private_loop(coroutine)
+
+
+async def _interruptible(coroutine: Coroutine[Any, Any, T]) -> list[T]:
+    """The result in a list, or nothing if it was interrupted: a KeyboardInterrupt must not leave a task."""
+    try:
+        return [await drive(coroutine)]
+    except TurnInterrupted:
+        return []
+
+
+def _outcome(result: list[T]) -> T:
+    if not result:
+        raise TurnInterrupted
+    return result[0]
 
 
 def _on_private_loop(coroutine: Coroutine[Any, Any, T]) -> T:

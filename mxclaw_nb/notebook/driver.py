@@ -111,12 +111,17 @@ async def _drain(task: asyncio.Task[Any]) -> None:
 
 @contextlib.contextmanager
 def blocking() -> Iterator[None]:
-    """While the loop's own thread blocks (in ``input()``), an interrupt raises KeyboardInterrupt right there."""
+    """While the loop's own thread blocks (in ``input()``), an interrupt ends that at once, as a cancellation.
+
+    A KeyboardInterrupt must not leave a task: asyncio would let it tear down the loop, which is the kernel's.
+    """
     interrupts = list(_current)
     for interrupt in interrupts:
         interrupt.raise_at_once = True
     try:
         yield
+    except KeyboardInterrupt:
+        raise asyncio.CancelledError from None
     finally:
         for interrupt in interrupts:
             interrupt.raise_at_once = False

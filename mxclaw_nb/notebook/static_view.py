@@ -59,7 +59,7 @@ class StaticView:
         self._paint()
 
     async def _question(self, request: PermissionRequested, ask: Ask) -> None:
-        with contextlib.suppress(KeyboardInterrupt, OSError, NotImplementedError):
+        with contextlib.suppress(OSError, NotImplementedError):
             self._handle.answer(request.request_id, await ask(request))
 
     def _paint(self) -> None:

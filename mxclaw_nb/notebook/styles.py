@@ -53,7 +53,8 @@ border-radius:4px;line-height:1.4}
 font-weight:600}
 .mxc.mxc :is(p,ul,ol){margin:.4em 0}
 .mxc.mxc table{
-width:max-content;max-width:100%;margin-left:0;font-size:inherit;border-collapse:collapse;margin:.4em 0;display:block;overflow:auto}
+width:max-content;max-width:100%;font-size:inherit;border-collapse:collapse;margin:.4em 0;display:block;
+overflow:auto}
 .mxc.mxc :is(th,td){border:1px solid var(--mxc-line);padding:2px 8px;text-align:left}
 .mxc.mxc a{color:var(--jp-content-link-color,#0b6bcb)}
 .mxc-spin{display:inline-block;width:.8em;height:.8em;border:2px solid var(--mxc-run);border-right-color:transparent;
@@ -66,7 +67,8 @@ border-radius:50%;animation:mxc-turn 1s linear infinite}
 """
 
 _LIVE = """
-.mxc-live.widget-vbox{container-type:inline-size;border:1px solid var(--jp-border-color2,#8886);border-radius:6px;overflow:hidden;margin:2px 0}
+.mxc-live.widget-vbox{container-type:inline-size;border:1px solid var(--jp-border-color2,#8886);
+border-radius:6px;overflow:hidden;margin:2px 0}
 .mxc-live .widget-html-content{line-height:inherit;overflow:visible}
 .mxc-live .widget-html{margin:0;height:auto;min-height:0}
 .mxc-live .jupyter-button{border-radius:4px;height:auto;min-height:28px;line-height:26px;padding:0 12px;width:auto;

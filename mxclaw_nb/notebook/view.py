@@ -164,8 +164,8 @@ class LiveView:
         try:
             with blocking():
                 answer = ask_by_input(request)
-        except (KeyboardInterrupt, NotImplementedError, OSError):
-            return  # the interrupt ends the turn by itself; without an input field others can still answer
+        except (NotImplementedError, OSError):
+            return  # without an input field others can still answer
         self._handle.answer(request.request_id, answer)
 
     def _pending_ids(self) -> set[str]:
