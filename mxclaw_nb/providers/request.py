@@ -6,21 +6,37 @@ A round costs what is new: the encoded form of a message is kept for as long as 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, ref
 
 from mxclaw_nb.protocol import Message, ModelRequest, ToolCall, ToolSpec, UsageError
 
 from .endpoint import ModelProfile
 from .jsontext import encode_json, is_whole_object
 
-_Encoded = WeakKeyDictionary[Message, bytes]
+
+class _EncodedMessages:
+    """The encoded form of message objects, each for as long as it lives.
+
+    By identity: a ``WeakKeyDictionary`` compares messages field by field at every look-up, 2.5 µs each.
+    """
+
+    def __init__(self) -> None:
+        self._forms: dict[int, tuple[ReferenceType[Message], bytes]] = {}
+
+    def get(self, message: Message) -> bytes | None:
+        entry = self._forms.get(id(message))
+        return entry[1] if entry is not None and entry[0]() is message else None
+
+    def add(self, message: Message, form: bytes) -> None:
+        forms, identity = self._forms, id(message)
+        forms[identity] = (ref(message, lambda _gone: forms.pop(identity, None)), form)
 
 
 class RequestEncoder:
     """Encodes requests. One for each provider object; usable from any loop (a lost race only encodes twice)."""
 
     def __init__(self) -> None:
-        self._encoded: dict[tuple[bool, str], _Encoded] = {}
+        self._encoded: dict[tuple[bool, str], _EncodedMessages] = {}
 
     def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
         """The body of a streamed chat completion. The same request gives the same bytes.
@@ -34,13 +50,14 @@ class RequestEncoder:
         form = (profile.replay_reasoning, profile.empty_content)
         cache = self._encoded.get(form)
         if cache is None:
-            cache = self._encoded.setdefault(form, WeakKeyDictionary())
+            cache = self._encoded.setdefault(form, _EncodedMessages())
         parts: list[bytes] = []
         find = cache.get
         for message in messages:
             part = find(message)
             if part is None:
-                part = cache[message] = encode_message(message, profile)
+                part = encode_message(message, profile)
+                cache.add(message, part)
             if part:
                 parts.append(part)
         return b"".join(
