@@ -74,6 +74,7 @@ def test_looking_around_lists_reads_writes_runs_and_quotes_what_it_was_given(pro
     assert arguments["read_file"]["path"] == "README.md"
     assert arguments["write_file"]["path"] == "rehearsal-notes.md"
     assert "data.csv" in arguments["write_file"]["content"] and "Ghent" in arguments["write_file"]["content"]
+    assert "1\t#" not in summary, "without the line numbers that the model sees"
     for quoted in ("data.csv", "The weather of Ghent", "Wrote rehearsal-notes.md (12 lines).", "12 rehearsal-notes.md"):
         assert quoted in summary
     assert "rehearsal" in summary
@@ -94,7 +95,9 @@ def test_a_denial_is_acknowledged_and_ends_the_turn(denied: str, prompt: str) ->
     assert DENIED in summary
 
 
-@pytest.mark.parametrize("failed", ["The call was interrupted before it returned.", "Error: no space left on device"])
+@pytest.mark.parametrize(
+    "failed", ["The call was interrupted before it returned.", "a.md cannot be written: disk full."]
+)
 def test_a_failed_write_is_said_and_nothing_runs_after_it(failed: str) -> None:
     talk = Talk(results=RESULTS | {"write_file": failed})
     summary = talk.ask("look around")
@@ -196,7 +199,7 @@ def test_it_reads_a_text_file_that_the_listing_names(listing: str, expected: str
 
 
 def test_a_result_cannot_break_out_of_its_quotation() -> None:
-    hostile = "x\n```\n# Owned\n````\n<script>alert(1)</script>"
+    hostile = " x\n```\n# Owned\n````\n<script>alert(1)</script>"
     talk = Talk(results=RESULTS | {"read_file": hostile})
     summary = talk.ask("look around")
     assert f"`````text\n{hostile}\n`````" in summary

@@ -327,7 +327,7 @@ def test_on_its_thread_it_answers_while_the_callers_loop_is_blocked() -> None:
     assert "[DONE]" in asyncio.run(scenario())
 
 
-def test_no_thread_before_the_start_and_none_after_the_stop() -> None:
+def test_no_thread_before_the_start_and_none_after_the_stop(caplog: pytest.LogCaptureFixture) -> None:
     def ours() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name.startswith("mxclaw-rehearsal")]
 
@@ -354,6 +354,7 @@ def test_no_thread_before_the_start_and_none_after_the_stop() -> None:
     server.stop()
     with server:
         assert server.running
+    assert not caplog.records, "and it ends without a word"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ Outcome = Literal["ok", "denied", "failed"]
 _CJK = re.compile(r"[㐀-鿿豈-﫿]")
 _CONTINUE = re.compile(r"\s*(continue|go on|carry on|keep going|继续|接着|接着说)\s*[.!。！]*\s*", re.IGNORECASE)
 _FAILED = re.compile(r"\s*(the call was interrupted|error\b|failed\b|traceback)", re.IGNORECASE)
+_LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
 _COMMAND_FAILED = re.compile(r"^\[(exit code|timed out|stopped|killed)\b", re.IGNORECASE | re.MULTILINE)
 
 
@@ -29,13 +30,18 @@ class Result:
         """As far as the text tells: a model sees nothing else either."""
         if self.text.lstrip().lower().startswith("permission denied"):
             return "denied"
-        if _FAILED.match(self.text) or (self.tool == "run_command" and _COMMAND_FAILED.search(self.text)):
-            return "failed"
-        return "ok"
+        if self.tool == "run_command":
+            failed = _COMMAND_FAILED.search(self.text) is not None
+        elif self.tool == "write_file":
+            failed = not self.text.startswith("Wrote ")
+        else:
+            failed = False
+        return "failed" if failed or _FAILED.match(self.text) else "ok"
 
     def quote(self, *, lines: int = 12, characters: int = 800) -> str:
         """The result as a fenced block, cut to size, with a fence that the text cannot close."""
-        shown = self.text.strip().splitlines()
+        whole = _LINE_NUMBER.sub("", self.text) if self.tool == "read_file" else self.text
+        shown = whole.strip("\n").rstrip().splitlines()
         text = "\n".join(shown[:lines])
         cut = len(shown) > lines or len(text) > characters
         text = text[:characters] + ("\n…" if cut else "")

@@ -53,15 +53,15 @@ def _look_around(turn: Conversation) -> Speech:
         return call("write_file", path=NOTES, content=_notes(turn, listing, file, reading)).saying(
             turn.pick(
                 f"I would like to write down what I found, in a small file `{NOTES}`. "
-                "This changes your folder, so you are asked first.",
-                f"我想把看到的内容写进一个小文件 `{NOTES}`。这会改动你的文件夹，所以要先征得你的同意。",
+                "This changes your folder, so it needs permission.",
+                f"我想把看到的内容写进一个小文件 `{NOTES}`。这会改动你的文件夹，所以需要许可。",
             )
         )
     if written and written.outcome == "ok" and turn.can("run_command") and not denied:
         return call("run_command", command=COUNT_COMMAND).saying(
             turn.pick(
-                "It is written. A command will tell how long it is; commands need your approval, too.",
-                "写好了。再用一条命令数一数它有几行；运行命令同样需要你的同意。",
+                "It is written. A command will tell how long it is; that needs permission, too.",
+                "写好了。再用一条命令数一数它有几行；这同样需要许可。",
             )
         )
     return say(
@@ -90,8 +90,8 @@ def _write_file(turn: Conversation) -> Speech:
         return call("write_file", path=NOTES, content=f"{content}> {_one_line(turn.prompt)}\n").saying(
             turn.pick(
                 f"This is a rehearsal: a script replies, not a model. I propose a small file `{NOTES}`; "
-                "you decide whether it is written.",
-                f"这是一次排练（rehearsal）：回复的是脚本，不是模型。我提议写一个小文件 `{NOTES}`，写不写由你决定。",
+                "it is written only with permission.",
+                f"这是一次排练（rehearsal）：回复的是脚本，不是模型。我提议写一个小文件 `{NOTES}`，得到许可才会写。",
             )
         )
     return _ending(turn, turn.result("write_file"), turn.pick("Writing the file gave:", "写文件的结果："), "write_file")
@@ -102,8 +102,8 @@ def _run_command(turn: Conversation) -> Speech:
         return call("run_command", command=PYTHON_COMMAND).saying(
             turn.pick(
                 "This is a rehearsal: a script replies, not a model. The command below is real; "
-                "it runs only if you allow it.",
-                "这是一次排练（rehearsal）：回复的是脚本，不是模型。下面的命令是真的，你允许后才会运行。",
+                "it runs only with permission.",
+                "这是一次排练（rehearsal）：回复的是脚本，不是模型。下面的命令是真的，得到许可才会运行。",
             )
         )
     return _ending(turn, turn.result("run_command"), turn.pick("The command gave:", "命令的结果："), "run_command")
