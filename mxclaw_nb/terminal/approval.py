@@ -184,7 +184,7 @@ class Approvals:
             self._print(Text.assemble(("  in ", "dim"), _marked(self._handle.workspace, "dim")))
         if event.reason:
             self._print(Text.assemble("  ", _marked(event.reason.replace("\n", " "), "dim")))
-        if len(lines) > max(self._console.height - 8, 8):  # the beginning may have left the screen
+        if self._keyboard is not None and len(lines) > max(self._console.height - 8, 8):  # it may have left the screen
             self._print(
                 Text.assemble(
                     (f"  {len(lines):,} lines in all; the first is: ", "bold yellow"),

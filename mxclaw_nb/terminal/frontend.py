@@ -41,10 +41,10 @@ class TerminalFrontend:
         """Plain text: what went wrong to standard error, all else to standard output."""
         output = self._stderr if level in ("warning", "error") else self._stdout
         text = plain(text)
-        if output.isatty() and _STYLES[level]:
+        if output.isatty():
             from rich.text import Text
 
-            self._console(output).print(Text(text, _STYLES[level]), soft_wrap=True)
+            self._console(output).print(Text(text, _STYLES[level]))
         else:
             output.write(text + "\n")
         output.settle()

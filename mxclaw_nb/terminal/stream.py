@@ -1,7 +1,7 @@
 """Text that grows: printed as it comes, append-only, with the lightest of markdown styling.
 
-The terminal wraps the lines itself, so they stay right when it is resized. Headings, fenced and inline code get a
-style; the marks stay, so what is on the screen is what the model wrote.
+Prose is broken between words; code is left to the terminal, so that it can be copied. Headings, fenced and inline code
+get a style; the marks stay, so what is on the screen is what the model wrote.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..text import ControlStripper
+from .wrapping import WordWrapper
 
 CODE = "cyan"
 _DECIDED = re.compile(r" {0,3}(?:(?P<heading>#{1,6})[ \t]|(?P<fence>```|~~~))")
@@ -26,6 +27,7 @@ class TextStream:
         self._style = style
         self._markdown = markdown
         self._stripper = ControlStripper()
+        self._wrapper = WordWrapper(self._write, lambda: console.width)
         self._held = ""  # the beginning of a line, while its style is not known
         self._line_started = False
         self._line_style = ""
@@ -41,13 +43,14 @@ class TextStream:
         """Show what was held back, and end the line."""
         self._take(self._stripper.finish())
         held, self._held = self._held, ""
-        self._put(held, self._line_style)
+        self._wrapper.feed(held, self._line_style)
+        self._wrapper.flush()
         if not self._column_zero:
-            self._put("\n", "")
+            self._write("\n", "")
 
     def _take(self, text: str) -> None:
         if not self._markdown:
-            self._put(text, "")
+            self._wrapper.feed(text, "")
             return
         for line in text.splitlines(keepends=True) if "\n" in text else [text]:
             self._take_line(line)
@@ -60,8 +63,10 @@ class TextStream:
                 return
             text, self._held = self._held, ""
             self._begin_line(text)
-        if self._line_style or self._fence:
-            self._put(text, self._line_style or CODE)
+        if self._fence or self._line_style == CODE:
+            self._wrapper.verbatim(text, CODE)
+        elif self._line_style:
+            self._wrapper.feed(text, self._line_style)
         else:
             self._put_inline(text)
         if ends:
@@ -83,12 +88,12 @@ class TextStream:
             if index:
                 opening = not self._inline
                 self._inline = not self._inline
-                self._put("`" + part if opening else "`", CODE)
+                self._wrapper.feed("`" + part if opening else "`", CODE)
                 if opening:
                     continue
-            self._put(part, CODE if self._inline else "")
+            self._wrapper.feed(part, CODE if self._inline else "")
 
-    def _put(self, text: str, style: str) -> None:
+    def _write(self, text: str, style: str) -> None:
         if not text:
             return
         self._column_zero = text.endswith("\n")

@@ -61,6 +61,7 @@ class TerminalTurnView:
         self._message = ("", "")  # id and kind of what is streaming
         self._streamed: dict[str, int] = {}  # characters shown of a message's text
         self._block = ""
+        self._denied: set[str] = set()  # calls whose denial was shown as an answer
         self._held: deque[Event] = deque()
         self._started = time.monotonic()
         self._usage = _Totals()
@@ -106,6 +107,8 @@ class TerminalTurnView:
                 self._approvals.requested(event)
             case PermissionResolved():
                 self._approvals.resolved(event)
+                if event.answer == "deny":
+                    self._denied.add(event.call_id)
                 while self._held and not self._approvals.typing:
                     self._show(self._held.popleft())
             case ToolStarted():
@@ -113,6 +116,8 @@ class TerminalTurnView:
                 self._cards.started(event)
             case ToolOutput():
                 self._cards.output(event)
+            case ToolCompleted() if event.status == "denied" and event.call_id in self._denied:
+                pass  # the answer has just been shown
             case ToolCompleted():
                 self._begin("tools")
                 self._cards.completed(event)
@@ -142,7 +147,7 @@ class TerminalTurnView:
         self._block = block
 
     def _line(self, text: str, style: str) -> None:
-        self._console.print(Text(text, style), soft_wrap=True)
+        self._console.print(Text(text, style))
 
     def _end(self, failure: str) -> None:
         facts = self._usage.facts()

@@ -36,6 +36,7 @@ class Terminal:
         self.process = pexpect.spawn(
             arguments[0], list(arguments[1:]), dimensions=(rows, columns), env=wanted, cwd=cwd, timeout=WAIT_S
         )
+        self.screen.write_process_input = self.process.send  # a real terminal answers when asked where its cursor is
 
     @classmethod
     def python(cls, *arguments: str, **options: object) -> Terminal:
