@@ -38,7 +38,7 @@ def _inspect(pid: int) -> tuple[int, bool]:
         status = Path(f"/proc/{pid}/stat").read_bytes()
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         parent = int(status.rpartition(b")")[2].split()[1])
-        return parent, any(argument.endswith(_SIGN.encode()) for argument in arguments[:6])
+        return parent, any(argument.endswith(_SIGN.encode()) for argument in arguments[:8])
     except FileNotFoundError:
         if os.path.isdir("/proc/self"):
             return 0, False

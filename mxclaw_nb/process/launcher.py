@@ -1,6 +1,6 @@
 """The process between us and a command: it starts the command, and kills all of it, whatever becomes of us.
 
-A program of its own, run as ``python -I -S -E -c BOOT FOLDER OWNER TIMEOUT_MS GRACE_MS STDIN CWD ARGUMENT...``;
+A program of its own, run as ``python -I -S -E -X utf8 -c BOOT FOLDER OWNER TIMEOUT_MS GRACE_MS STDIN CWD ARGUMENT...``;
 each command waits for its start, so it is imported (compiled once) and imports little. Its descriptors: 0 is a
 socket to the owner, 1 and 2 become the command's. STDIN is the number of the descriptor that becomes the command's
 standard input, or -1 for none.
@@ -45,6 +45,7 @@ class Launcher:
     def __init__(self, owner: int, control: int) -> None:
         self.owner = owner
         self.control = control
+        self._pid = os.getpid()
         self.command = 0
         self.status: int | None = None
         self.childless = False
@@ -99,7 +100,6 @@ class Launcher:
 
     def _prepare(self, stdin: int) -> None:
         """In the child: a session of its own, signals as at login, nothing of ours but output and input."""
-        launcher = os.getppid()
         os.setsid()
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals():
@@ -110,7 +110,7 @@ class Launcher:
                     continue
         if self._prctl is not None:
             self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != launcher:
+            if os.getppid() != self._pid:
                 os._exit(127)
         os.dup2(stdin if stdin >= 0 else os.open(os.devnull, os.O_RDONLY), 0)
         if stdin >= 0:

@@ -94,8 +94,11 @@ def test_text_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
     assert result.output.decode().lower().split() == ["utf-8", "utf-8", "utf-8", "中文"]
 
 
+NOT_OURS = ("_", "SHLVL", "PWD", "OLDPWD", "MX_CLAW_RUN_ID")  # bash's, and the run's id
+
+
 def test_a_command_sees_exactly_that(shell: Any) -> None:
     environment = command_environment({"PATH": os.environ["PATH"], "SECRET": "x"})
     result = asyncio.run(shell.run("env -0", env=environment))
     seen = dict(item.split("=", 1) for item in result.output.decode().split("\0") if item)
-    assert {name: value for name, value in seen.items() if name not in ("_", "SHLVL", "PWD", "OLDPWD")} == environment
+    assert {name: value for name, value in seen.items() if name not in NOT_OURS} == environment

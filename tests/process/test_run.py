@@ -193,19 +193,30 @@ def test_a_missing_folder_is_told_from_a_missing_program(shell: Any, tmp_path: P
     assert (program.value.stage, program.value.errno) == ("exec", errno.ENOENT)
 
 
+@pytest.mark.parametrize("interpreter", ["/bin/false", "/bin/echo", "/no/such/python", ""])
+def test_an_interpreter_that_is_none_is_a_clear_failure(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, interpreter: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", interpreter)
+    with pytest.raises(StartFailed) as failure:
+        asyncio.run(shell.run("true"))
+    assert failure.value.stage == "launch"
+
+
 @pytest.mark.parametrize("argument", ["a\0b", "\ud800", "x" * 3_000_000])
 def test_arguments_that_no_system_takes_are_a_clear_failure(tmp_path: Path, argument: str) -> None:
     with pytest.raises(StartFailed):
         asyncio.run(run(["/bin/echo", argument], cwd=tmp_path, env={}, timeout_s=5, output_cap=100))
 
 
-def test_arguments_and_environment_arrive_byte_for_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("locale", ["", "C", "POSIX", "C.UTF-8", "en_US.ISO-8859-1", "zh_CN.GB18030"])
+def test_arguments_and_environment_arrive_byte_for_byte(tmp_path: Path, locale: str) -> None:
     argument = "a b\n'\"$x 中文 \udcff -- \t"
     result = asyncio.run(
         run(
             ["/bin/sh", "-c", 'printf %s "$1$V"', "-", argument],
             cwd=tmp_path,
-            env={"V": "\udcfeé"},
+            env={"V": "\udcfeé", "LC_ALL": locale},
             timeout_s=5,
             output_cap=100,
         )
@@ -382,7 +393,7 @@ def test_a_reaper_of_the_users_own_does_not_disturb(shell: Any) -> None:
 
 @linux
 @pytest.mark.parametrize(
-    "text", ["sleep 60 & kill -KILL $PPID; sleep 60", "setsid sleep 1 & kill -KILL $PPID; sleep 60"]
+    "text", ["sleep 60 & kill -KILL $PPID; sleep 60", "setsid sleep 60 & kill -KILL $PPID; sleep 60"]
 )
 def test_a_command_that_kills_its_launcher_is_killed_too(shell: Any, text: str) -> None:
     result = asyncio.run(shell.run(text))
