@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -101,4 +102,10 @@ class Tool(Protocol):
 
 def tool_spec(tool: Tool) -> ToolSpec:
     """The tool as the model is told of it."""
-    return ToolSpec(tool.name, tool.description, tool.arguments.model_json_schema())
+    return ToolSpec(tool.name, tool.description, _schema(tool.arguments))
+
+
+@lru_cache(maxsize=256)
+def _schema(arguments: type[BaseModel]) -> Mapping[str, Any]:
+    """The JSON schema of a tool's arguments; pydantic takes a millisecond to make one, and every turn asks."""
+    return arguments.model_json_schema()
