@@ -31,8 +31,8 @@ class EditFile:
 
     name = "edit_file"
     description = (
-        "Replace an exact piece of text in a file of the workspace. `old` must occur exactly once, so take enough lines "
-        "around it, or set `replace_all`. Everything else in the file stays as it is, byte by byte; line endings "
+        "Replace an exact piece of text in a file of the workspace. `old` must occur exactly once, so take enough "
+        "lines around it, or set `replace_all`. Everything else in the file stays as it is, byte by byte; line endings "
         "are taken care of. Read the file first."
     )
     risk: Risk = "write"

@@ -20,6 +20,8 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"),
 )  # fmt: skip
 _CONTROLS = frozenset(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27}
+_TWINS = {"gb18030", "euc_kr"}  # the rows of Hangul lie among those of the common Chinese characters,
+_TELLING = 8  # but so many Chinese characters in a row hardly all fall into them
 _STRAY = re.compile("[\udc80-\udcff]")
 
 
@@ -95,6 +97,9 @@ def _guess(sample: bytes, whole: bool) -> Encoding:
         if foreign:
             scores.append((sum(worth(text, index) for index in foreign) / len(foreign), name))
     scores.sort(key=lambda each: -each[0])
+    if {name for _, name in scores[:2]} == _TWINS and scores[0][0] - scores[1][0] < 0.05:
+        korean = sum(byte >= 0x80 for byte in sample) >= 2 * _TELLING
+        return Encoding("euc_kr" if korean else "gb18030", guessed=True, sure=False)
     if not scores or scores[0][0] <= 0:
         return Encoding("latin-1", guessed=True, sure=False)
     rival = scores[1][0] if len(scores) > 1 else 0.0

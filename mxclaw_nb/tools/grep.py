@@ -140,6 +140,7 @@ class _Filter:
         except PatternError as error:
             raise ToolFailure(f"The glob {quoted(glob or '')} cannot be used: {error}.") from None
         self._rules, self._workspace, self._top = hidden, workspace, place.path
+        self._may_be_ours = not place.output
         self._known: dict[str, bool] = {}
         self.hidden = 0  # files with matches that a deny rule keeps back
 
@@ -157,7 +158,9 @@ class _Filter:
             return False
         if not path:
             return True
-        if self._workspace.names_home(full) or (self._include is not None and not self._include.matches(path)):
+        if self._may_be_ours and self._workspace.names_home(full):
+            return False
+        if self._include is not None and not self._include.matches(path):
             return False
         names = path.split("/")
         ways = ("/".join(names[: end + 1]) for end in range(len(names)))
