@@ -120,9 +120,10 @@ def safe_markdown(text: str) -> str:
 def escape_markdown(text: str) -> str:
     """Plain text as Markdown that shows exactly that text and can be nothing else."""
     text = re.sub(r"[`*_{}\[\]#|~!&<>@$\\]", lambda found: _escaped(found[0]), text)
+    # At the start of a line: list marks, underlines of headings, rules, the colons and percent signs of MyST.
     return re.sub(
-        r"^([ \t]*)(\d*)([-+=:%.)])",
-        lambda found: f"{found[1]}{found[2]}&#{ord(found[3])};",
+        r"^([ \t]*\d*)([.)](?=\s|$)|[-+=](?=[\s=+-]|$)|:(?=::)|%)",
+        lambda found: f"{found[1]}&#{ord(found[2])};",
         text,
         flags=re.MULTILINE,
     )

@@ -205,7 +205,10 @@ def record_markdown(state: TurnState, budget: Budget, *, note: str = "") -> str:
 
 
 def _call_line(call: Call) -> str:
-    notes = ", ".join(note for note in (status_words(call), answer_words(call)) if note)
+    words = (
+        [answer_words(call)] if call.status == "denied" and call.answer else [status_words(call), answer_words(call)]
+    )
+    notes = ", ".join(note for note in words if note)
     return f"{one_line(call.name, 60)} {title(call, 120)} ({notes})"
 
 
