@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from typing import Final
@@ -38,6 +37,8 @@ def parse_model_id(text: str, config: ModelConfig, session_provider: str | None 
         return ModelId(first, default)
     provider = session_provider or config.active_provider
     if slash and not _offers(config, provider, text):
+        import difflib  # only for a slip of the fingers
+
         near = difflib.get_close_matches(first.lower(), known, n=1, cutoff=0.75)
         if near:
             raise UsageError(f"There is no provider `{first}`; did you mean `{near[0]}/{rest}`?")
