@@ -24,6 +24,7 @@ from mxclaw_nb.protocol import (
 from .text import clean
 
 RUN_EVENTS, RUN_CHARACTERS = 256, 128 * 1024
+PIECE_ROWS = 2_000
 
 
 _DELTAS = frozenset({MessageDelta, ReasoningDeltaEvent, ToolOutput})
@@ -205,8 +206,8 @@ def drop_deltas(connection: sqlite3.Connection, no: int, since: int, keep: froze
             connection.execute("UPDATE events SET body = ? WHERE no = ?", ("\n".join(kept), row))
 
 
-def remove(connection: sqlite3.Connection, no: int, limit: int) -> int:
-    """Delete at most ``limit`` rows of the session; how many."""
+def remove(connection: sqlite3.Connection, no: int) -> int:
+    """Delete a piece of the session's events; how many rows."""
     return connection.execute(
-        "DELETE FROM events WHERE no IN (SELECT no FROM events WHERE session = ? LIMIT ?)", (no, limit)
+        "DELETE FROM events WHERE no IN (SELECT no FROM events WHERE session = ? LIMIT ?)", (no, PIECE_ROWS)
     ).rowcount

@@ -12,7 +12,6 @@ from pathlib import Path
 from . import event_log, transcript
 from .database import Connection
 
-PIECE = 300
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
@@ -40,7 +39,7 @@ def free_piece(database: Connection, outputs: Path) -> bool:
     """
     with database.transaction(durable=False) as connection:
         for no, session_id, kept in leftovers(connection):
-            if transcript.remove(connection, no, kept, PIECE) or event_log.remove(connection, no, PIECE):
+            if transcript.remove(connection, no, kept) or event_log.remove(connection, no):
                 return True
             if not kept:
                 remove_folder(outputs, session_id)

@@ -11,6 +11,7 @@ from mxclaw_nb.protocol import Attachment, Message, Role, ToolCall, ToolStatus, 
 from .text import clean, searchable
 
 INDEXED_ROLES = ("user", "assistant", "tool")
+PIECE_MESSAGES, PIECE_CHARACTERS = 2_000, 1_000_000
 _COLUMNS = (
     "role, content, id, turn_id, tool_calls, tool_call_id, name, reasoning, status, finish_reason, incomplete,"
     " attachments, created_at, position"
@@ -99,20 +100,30 @@ def add(connection: sqlite3.Connection, no: int, messages: Sequence[_Values]) ->
     connection.execute("UPDATE sessions SET message_count = ? WHERE no = ?", (position, no))
 
 
-def remove(connection: sqlite3.Connection, owner: int, after: int, limit: int) -> int:
-    """Delete at most ``limit`` rows of ``owner`` behind position ``after``, with their index entries; how many."""
+def remove(connection: sqlite3.Connection, owner: int, after: int) -> int:
+    """Delete rows of ``owner`` behind position ``after``, with their index entries: a piece of them; how many.
+
+    In rising order, since the index writes itself out whenever row numbers fall.
+    """
     rows = connection.execute(
-        "SELECT no, role, content FROM messages WHERE owner = ? AND position > ? ORDER BY position DESC LIMIT ?",
-        (owner, after, limit),
-    ).fetchall()
+        "SELECT no, role, content FROM messages WHERE owner = ? AND position > ? ORDER BY position LIMIT ?",
+        (owner, after, PIECE_MESSAGES),
+    )
+    removed: list[tuple[int]] = []
+    size = 0
     for no, role, content in rows:
         if content and role in INDEXED_ROLES:
             connection.execute(
                 "INSERT INTO message_index (message_index, rowid, text) VALUES ('delete', ?, ?)",
                 (no, searchable(content)),
             )
-        connection.execute("DELETE FROM messages WHERE no = ?", (no,))
-    return len(rows)
+        removed.append((no,))
+        size += len(content)
+        if size > PIECE_CHARACTERS:
+            break
+    rows.close()
+    connection.executemany("DELETE FROM messages WHERE no = ?", removed)
+    return len(removed)
 
 
 def _spans(connection: sqlite3.Connection, no: int, *, descending: bool = False) -> list[tuple[int, int, int]]:

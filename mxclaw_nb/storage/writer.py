@@ -19,13 +19,18 @@ from .workers import IDLE_S, JOIN_S, refuse_after_fork, run_into, start_thread
 T = TypeVar("T")
 Job = Callable[[Connection], T]
 Batch = Callable[[], None]
-BATCH_S = 0.03
+BATCH_S = 0.045
 
 
 @dataclass(frozen=True, slots=True)
 class _Later:
     batch: Batch
     delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    work: Callable[[], None]
 
 
 class Writer:
@@ -37,7 +42,7 @@ class Writer:
 
     def __init__(self, database: Database, connection: Connection, *, idle_s: float = IDLE_S) -> None:
         self._database, self._connection, self._idle_s = database, connection, idle_s
-        self._queue: SimpleQueue[Callable[[], None] | _Later | None] = SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], None] | _Later | _End] = SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -64,13 +69,9 @@ class Writer:
                 self._connection.close()
 
         with self._lock:
-            if self._closed:
-                future.set_result(None)
-                return future
-            self._queue.put(lambda: run_into(future, end))
-            self._queue.put(None)
-            self._ensure_thread()
             self._closed = True
+            self._queue.put(_End(lambda: run_into(future, end)))
+            self._ensure_thread()
         return future
 
     def join(self) -> None:
@@ -92,7 +93,7 @@ class Writer:
             self._thread = start_thread(self._run, "mxclaw-store-writer")
 
     def connection(self) -> Connection:
-        """For batches, on the writer's thread: the connection, a new one if the file was set aside or removed."""
+        """On the writer's thread: the connection, a new one if the file was set aside or removed."""
         if not self._connection.is_current():
             self._connection = self._database.reopened(self._connection)
         return self._connection
@@ -112,7 +113,8 @@ class Writer:
                         self._thread = None
                         return
                 continue
-            if item is None:
+            if isinstance(item, _End):
+                item.work()
                 return
             if isinstance(item, _Later):
                 due.setdefault(item.batch, time.monotonic() + item.delay)
