@@ -13,6 +13,9 @@ from pathlib import Path
 from mxclaw_nb import __version__
 from mxclaw_nb.protocol import EXIT_CANCELLED, EXIT_TERMINATED, MxclawError
 
+_PATIENCE_S = 1.0
+"""How long a reader that does not read is waited for once the command was interrupted or failed."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit by its status. Errors go to standard error as ``code: sentence``."""
@@ -51,11 +54,14 @@ async def _run(words: list[str], terminated: list[int]) -> int:
     with contextlib.suppress(NotImplementedError):  # Windows: SIGTERM ends the process at once there
         loop.add_signal_handler(signal.SIGTERM, terminate)
         loop.add_signal_handler(signal.SIGHUP, terminate)
-    app = current_app()
+    app, frontend = current_app(), TerminalFrontend()
     try:
-        return await run_arguments(Call(app, TerminalFrontend(), Place(workspace=Path.cwd())), words)
+        status = await run_arguments(Call(app, frontend, Place(workspace=Path.cwd())), words)
+        await frontend.drain()
+        return status
     finally:
         await app.aclose()
+        await frontend.drain(_PATIENCE_S)
 
 
 def _leave(status: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from ..protocol import Event, Level, TurnHandle, TurnView, UsageError
 from ..text import plain
 from .keys import EndOfInput, Keyboard, can_read_keys
-from .output import Output
+from .output import STALLED_S, Output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,12 +63,16 @@ class TerminalFrontend:
     def write(self, text: str) -> None:
         """Exactly these characters, as UTF-8, to standard output. Raises BrokenPipeError once its reader is gone.
 
-        Returns at once: a reader that is slow must not hold up the turn whose events these are. The process does not
-        end before all is written.
+        Returns at once: a reader that is slow must not hold up the turn whose events these are. See ``drain``.
         """
         if self._stdout.broken:
             raise BrokenPipeError("nobody reads standard output any more")
         self._stdout.write_bytes(text.encode("utf-8", "replace"))
+
+    async def drain(self, patience_s: float = STALLED_S) -> None:
+        """Wait until all that was said is written, or its reader has taken nothing for ``patience_s`` seconds."""
+        await self._stdout.drain(patience_s)
+        await self._stderr.drain(patience_s)
 
     def _console(self, output: Output) -> Console:
         from .console import make_console

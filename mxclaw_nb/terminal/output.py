@@ -1,8 +1,8 @@
 """Writing to a terminal, a pipe or a file without ever stopping the event loop.
 
 A reader that does not read (``| less``, Ctrl-S, a slow line) would block ``write``, and with it the loop, the stop
-button and SIGTERM. So a short-lived thread writes; it ends by itself just after the last byte, and the process does
-not end before it.
+button and SIGTERM. So a short-lived thread writes, which ends by itself just after the last byte. A program calls
+``drain`` before it ends.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Output:
     def flush(self) -> None:
         """Nothing to do: every write is on its way. See ``drain`` and ``settle``."""
 
-    async def drain(self) -> None:
-        """Wait until all is written, or the other end is gone."""
+    async def drain(self, patience_s: float = STALLED_S) -> None:
+        """Wait until all is written, the other end is gone, or it has taken nothing for ``patience_s`` seconds."""
         with self._changed:
             if self._idle():
                 return
@@ -81,8 +81,8 @@ class Output:
             self._waiters.append(waiter)
         written = asyncio.wrap_future(waiter)
         try:
-            while not written.done() and time.monotonic() - self._progress <= STALLED_S:
-                await asyncio.wait({written}, timeout=1.0)
+            while not written.done() and (left := self._progress + patience_s - time.monotonic()) > 0:
+                await asyncio.wait({written}, timeout=min(left, 1.0))
         finally:
             written.cancel()
 
@@ -101,7 +101,7 @@ class Output:
                 self._progress = time.monotonic()
             self._queue.append(data)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="mxclaw-terminal-output")
+                self._thread = threading.Thread(target=self._work, name="mxclaw-terminal-output", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 

@@ -34,6 +34,7 @@ from .keys import Keyboard
 from .output import Output
 from .stream import TextStream
 
+_PATIENCE_S = 2.0  # a terminal that was stopped with Ctrl-S must not keep the turn from ending
 _LEVELS = {"info": "dim", "warning": "yellow", "error": "red"}
 
 
@@ -77,14 +78,13 @@ class TerminalTurnView:
             self._show(event)
 
     async def close(self) -> None:
-        """End the question if one is open, show what was held back, and wait until all is written."""
+        """End the question if one is open, show what was held back, and wait for a reader that reads."""
         await self._approvals.close()
         while self._held:
             self._show(self._held.popleft())
         self._end_stream()
-        await self._output.drain()
-        if self._final is not None:
-            await self._final.drain()
+        for output in filter(None, (self._output, self._final)):
+            await output.drain(_PATIENCE_S)
 
     def _ends_typing(self, event: Event) -> bool:
         return isinstance(event, PermissionResolved) and self._approvals.is_about(event.request_id)

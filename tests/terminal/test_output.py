@@ -85,13 +85,27 @@ def test_the_thread_ends_by_itself() -> None:
     assert stream.getvalue() == "hello again"
 
 
-def test_a_process_does_not_end_before_all_is_written() -> None:
+def test_a_program_that_drains_loses_nothing() -> None:
     script = (
-        "import sys; from mxclaw_nb.terminal import TerminalFrontend\n"
+        "import asyncio; from mxclaw_nb.terminal import TerminalFrontend\n"
         "f = TerminalFrontend()\n"
         "for i in range(200_000): f.write(f'{i}\\n')\n"
+        "asyncio.run(f.drain())\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     received, _ = process.communicate(timeout=60)
     assert received.splitlines()[-1] == b"199999"
     assert process.returncode == 0
+
+
+def test_patience_has_an_end() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as writer:
+        output = Output(writer)
+        output.write("x" * 1_000_000)
+        started = time.monotonic()
+        asyncio.run(output.drain(0.2))
+        assert time.monotonic() - started < 5
+        os.close(reading)  # sets the thread free
+        output.settle()
+        assert output.broken
