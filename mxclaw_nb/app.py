@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from mxclaw_nb.core import AgentCore, Services
 from mxclaw_nb.files import FileError, locked, make_private_dir, read_json, write_json
 from mxclaw_nb.protocol import ConfigurationError, ModelId, Settings, StoreError, Tool, UsageError
-from mxclaw_nb.providers import ConfigStore, Endpoint, ModelProfile, OpenAICompatibleProvider, ProviderDirectory
+from mxclaw_nb.providers import ConfigStore, OpenAICompatibleProvider, ProviderDirectory
 from mxclaw_nb.storage import SqliteStore
 from mxclaw_nb.tools import builtin_tools
 
@@ -108,7 +108,7 @@ class App:
         self.store = SqliteStore.open(home, on_warning=self.warnings.append)
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in builtin_tools()}
         self.provider = OpenAICompatibleProvider(
-            self._endpoint, self.directory.key_for, self.settings.load, key_present=self._key_present
+            self.directory.endpoint, self.directory.key_for, self.settings.load, key_present=self.directory.has_key
         )
         self.core = AgentCore(
             Services(
@@ -117,6 +117,7 @@ class App:
                 tools=self.tools,
                 settings=self.settings.load,
                 resolve_model=self.resolve_model,
+                ready=self.ready,
                 home=home,
             )
         )
@@ -129,6 +130,10 @@ class App:
     def resolve_model(self, stored: str | None) -> ModelId:
         """The model of a session: its own, else the default. Raises ProviderNotReady or UsageError."""
         return self.directory.parse(stored) if stored else self.directory.default_model()
+
+    def ready(self, model: ModelId) -> str | None:
+        """None if that model can be asked, else one sentence that says what is missing."""
+        return self.directory.ready(model) or self.provider.ready(model)
 
     def take_warnings(self) -> list[str]:
         """What went wrong quietly since the last call, one sentence each, for the next screen that can say it."""
@@ -145,20 +150,6 @@ class App:
         logger = logging.getLogger("mxclaw_nb")
         logger.removeHandler(self._log_handler)
         self._log_handler.close()
-
-    def _endpoint(self, name: str) -> Endpoint | None:
-        provider = self.directory.provider(name)
-        if provider is None:
-            return None
-        return Endpoint(
-            name=provider.name,
-            base_url=provider.base_url,
-            requires_key=provider.requires_api_key,
-            profile=ModelProfile(),
-        )
-
-    def _key_present(self, name: str) -> bool:
-        return self.directory.has_key(name)
 
 
 def _log_to(home: Path) -> logging.Handler:

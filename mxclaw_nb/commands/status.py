@@ -50,7 +50,7 @@ async def where(call: Call) -> int:
 def _model(call: Call, stored: str | None) -> tuple[str, str | None]:
     try:
         model = call.app.resolve_model(stored)
-        return str(model), call.app.provider.ready(model)
+        return str(model), call.app.ready(model)
     except MxclawError as error:
         return stored or "none", str(error)
 

@@ -75,7 +75,7 @@ class AgentCore:
             raise UsageError("A turn needs at least one round: --max-iterations must be 1 or more.")
         session = await self._services.store.session(session_id)
         model = options.model or self._services.resolve_model(session.model)
-        missing = self._services.provider.ready(model)
+        missing = self._services.ready(model)
         if missing is not None:
             raise ProviderNotReady(missing)
         if options.max_cost is not None and not self._services.provider.price_known(model):

@@ -27,11 +27,16 @@ class TurnOptions:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts that core is wired to. ``resolve_model`` turns a session's stored model (or None) into an id."""
+    """The parts that core is wired to.
+
+    ``resolve_model`` turns a session's stored model (or None) into an id; ``ready`` says in one sentence what is missing
+    before a model can be asked, or None.
+    """
 
     store: SessionStore
     provider: ModelProvider
     tools: Mapping[str, Tool]
     settings: Callable[[], Settings]
     resolve_model: Callable[[str | None], ModelId]
+    ready: Callable[[ModelId], str | None]
     home: Path

@@ -90,10 +90,6 @@ class ModelProvider(Protocol):
         """
         ...
 
-    def ready(self, model: ModelId) -> str | None:
-        """None if that model can be asked, else one sentence that says what is missing."""
-        ...
-
     def price_known(self, model: ModelId) -> bool:
         """Whether the cost of a request to that model can be computed."""
         ...

@@ -127,6 +127,7 @@ async def stage(
                 tools={tool.name: tool for tool in (*builtin_tools(), *tools)},
                 settings=lambda: box[0],
                 resolve_model=lambda _stored: MODEL,
+                ready=provider.ready,
                 home=home,
             )
         )
