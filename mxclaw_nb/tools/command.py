@@ -78,7 +78,7 @@ class RunCommand:
         if notes:
             content = "\n".join([content.removesuffix("\n"), *notes])
         failed = result.exit_code != 0 or result.timed_out or result.capped
-        return ToolResult(content, "error" if failed else "ok", result.exit_code, shown.path)
+        return ToolResult(content, "error" if failed else "ok", result.exit_code, shown.path, result.timed_out)
 
 
 def _checked(command: str) -> str:

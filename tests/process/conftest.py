@@ -13,8 +13,6 @@ import pytest
 
 from mxclaw_nb.process import ProcessResult, run
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-
 
 class Shell:
     """Runs bash with a token in the environment, which everything that it starts inherits."""

@@ -129,7 +129,7 @@ def test_a_failure_is_an_error_that_says_which(bench: Bench, command: str, code:
 def test_a_timeout_names_its_limit_and_keeps_the_output(bench: Bench) -> None:
     """H04."""
     result = bench.run("trap '' TERM; echo begun; sleep 60; true", timeout_s=1)
-    assert result.status == "error"
+    assert result.status == "error" and result.timed_out
     assert result.content == "begun\n[Timed out: stopped after 1 s. timeout_s may be at most 3600.]"
     assert bench.alive() == []
 
@@ -323,20 +323,26 @@ def test_a_flood_is_shown_in_part(bench: Bench) -> None:
     assert len(shown) < 64_000
 
 
+async def worst_tick(task: asyncio.Future[ToolResult]) -> float:
+    """The longest that another coroutine was kept waiting while the task ran, in seconds."""
+    worst, last = 0.0, time.monotonic()
+    while not task.done():
+        await asyncio.sleep(0.005)
+        worst, last = max(worst, time.monotonic() - last - 0.005), time.monotonic()
+    return worst
+
+
 def test_a_flood_of_progress_does_not_hold_up_the_loop(bench: Bench) -> None:
-    """H09."""
+    """H09. A busy machine holds up every loop, so the same load without output is what it is measured against."""
 
     async def main() -> float:
+        usual = await worst_tick(asyncio.ensure_future(bench.arun("yes > /dev/null", timeout_s=1)))
         flood = asyncio.ensure_future(bench.arun("yes $'\\e[32m50%\\e[0m\\r' | tr -d '\\n'"))
-        worst, last = 0.0, time.monotonic()
-        while not flood.done():
-            await asyncio.sleep(0.005)
-            worst, last = max(worst, time.monotonic() - last - 0.005), time.monotonic()
+        worst = await worst_tick(flood)
         assert "1 MiB" in flood.result().content
-        return worst
+        return worst - usual
 
-    best = min(asyncio.run(main()) for _ in range(3))  # a busy machine can only add to it
-    assert best < 0.1
+    assert min(asyncio.run(main()) for _ in range(3)) < 0.1
 
 
 async def cancel_when(task: asyncio.Task[ToolResult], ready: Callable[[], bool]) -> float:
