@@ -179,7 +179,7 @@ class Search:
             if query.home.is_relative_to(self._folder.path) and query.home != self._folder.path:
                 home = query.home.relative_to(self._folder.path).as_posix()
                 command.append(f"--iglob=!/{_literal(home)}")
-            if query.exclude:
+            if query.exclude and _is_simple(query.exclude):
                 command.append(f"--glob=!{query.exclude}")
             command += _types(query.include)
         return [*command, f"--regexp={query.pattern}", "--", "./" if self._file is None else "-"]
@@ -214,9 +214,14 @@ def _environment() -> dict[str, str]:
 def _types(include: str | None) -> list[str]:
     """Options that spare files whose name the pattern cannot match. ``--glob`` would bring ignored ones back."""
     names = [each.rsplit("/", 1)[-1] for each in Glob(include).alternatives] if include else []
-    if not names or any(name in ("", "**") for name in names):
+    if not names or any(name in ("", "**") or not _is_simple(name) for name in names):
         return []
-    return [*(f"--type-add=mxclaw:{'[i]' + name[1:] if name[0] == 'i' else name}" for name in names), "--type=mxclaw"]
+    return [*(f"--type-add=mxclaw:{name.replace(':', '?')}" for name in names), "--type=mxclaw"]
+
+
+def _is_simple(pattern: str) -> bool:
+    """Whether ripgrep is sure to read the pattern as we do."""
+    return not set(pattern) & set("[]{}\\,")
 
 
 def _literal(path: str) -> str:

@@ -102,12 +102,13 @@ def _search(file: BinaryIO, path: bytes, regex: re.Pattern[str], out: BinaryIO) 
             if not rest or rest.endswith(b"\n"):
                 break
         line = line.removesuffix(b"\n").removesuffix(b"\r")
+        if number == 1 and line.startswith(codecs.BOM_UTF8):
+            line, start = line.removeprefix(codecs.BOM_UTF8), start + 3
         decoded = line.decode("utf-8", "surrogateescape")
-        match = regex.search(decoded.removeprefix("\ufeff") if number == 1 else decoded)
+        match = regex.search(decoded)
         if match is None:
             continue
-        skipped = 3 if number == 1 and decoded.startswith("\ufeff") else 0
-        column = skipped + len(match.string[: match.start()].encode("utf-8", "surrogateescape")) + 1
+        column = len(decoded[: match.start()].encode("utf-8", "surrogateescape")) + 1
         out.write(b"%b\0%d:%d:%d:%b\n" % (path, number, column, start, line[:LONGEST_SHOWN]))
         count += 1
     out.flush()
