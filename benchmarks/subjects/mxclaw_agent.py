@@ -157,26 +157,32 @@ async def fill(task: Task) -> None:
         messages.append(Message(role="user" if index % 2 == 0 else "assistant", content=text))
     await write_messages(store, session.id, messages)
     await store.close()
+    session_file(task).write_text(session.id, encoding="utf-8")
     report(Meter(), messages=task.count)
 
 
 async def measure_opening(task: Task, *, everything: bool) -> None:
-    """In a process that has not opened the store yet: what a turn reads of a session, or all of it."""
+    """What a turn reads of a session, or all of it, by a store that has read nothing yet: its connections are cold."""
     warm = SqliteStore.open(Path(task.home).parent / "warm")  # imports and first calls are not what is measured
     other = await warm.create_session(workspace=task.folder)
     await warm.window(other.id, limit=800)
     await warm.messages(other.id)
+    session_id = session_file(task).read_text(encoding="utf-8")
+    store = SqliteStore.open(Path(task.home))
     with Meter() as meter:
-        store = SqliteStore.open(Path(task.home))
-        (session,) = await store.sessions(limit=1)
-        await store.session(session.id)
         if everything:
-            read = len(await store.messages(session.id))
+            read = len(await store.messages(session_id))
         else:
-            read = len((await store.window(session.id, limit=800)).messages)
+            await store.session(session_id)
+            read = len((await store.window(session_id, limit=800)).messages)
     await warm.close()
     await store.close()
     report(meter, messages=read)
+
+
+def session_file(task: Task) -> Path:
+    """Where ``fill`` leaves the id of the session that it made."""
+    return Path(task.folder) / "session.txt"
 
 
 async def measure_store(task: Task) -> None:
