@@ -76,7 +76,7 @@ class OpenAICompatibleProvider:
         return endpoint is not None and endpoint.profile.price is not None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
-        """See ``ModelProvider.stream``. Raises UsageError too (nothing said), and ConfigurationError (base URL, key)."""
+        """See ``ModelProvider.stream``. Raises UsageError (nothing said) and ConfigurationError (base URL, key) too."""
         from .asking import BREAKS, ask, broken_by  # with httpx: loaded by the first request
         from .watchdog import Watchdog
 

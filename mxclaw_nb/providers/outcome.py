@@ -78,4 +78,3 @@ def judged(reader: ReplyReader, broken: Broken | None, target: Target, policy: R
             EmptyStream(f"{what}. Try again; if it stays so, the request may be more than it can take."), what
         )
     return cut_off("the stream ended without its end mark", target, again=False)
-

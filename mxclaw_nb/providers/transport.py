@@ -8,6 +8,8 @@ Proxies and CA bundles of the environment are looked up for every request, so th
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from dataclasses import dataclass, field
 
@@ -317,6 +319,10 @@ def _request_bytes(request: httpx.Request, route: _Route) -> bytes:
 
 def _words(error: Exception) -> str:
     """An operating system's error in its own words, without numbers and addresses of its internals."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {(error.reason or 'unknown reason').replace('_', ' ').lower()}"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or "the name cannot be resolved"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
     return str(error) or type(error).__name__

@@ -11,6 +11,7 @@ from .reply import ReplyReader
 from .transport import Exchange
 
 _AFTER_END_S = 5.0  # how long a provider that said why it stopped may keep usage and [DONE] to itself
+_RECHECK_S = 1.0
 
 
 class StreamTooSlow(Exception):
@@ -59,11 +60,11 @@ class Watchdog:
     def _look(self) -> None:
         due, complaint = self._next_limit()
         now = self._loop.time()
-        if self.exchange.unread:
-            due = max(due, now + 1)
-        elif now >= due:
-            self.exchange.fail(StreamTooSlow(complaint))
-            return
+        if now >= due:
+            if not self.exchange.unread:
+                self.exchange.fail(StreamTooSlow(complaint))
+                return
+            due = now + _RECHECK_S
         self._timer = self._loop.call_at(due, self._look)
 
     def _next_limit(self) -> tuple[float, str]:
