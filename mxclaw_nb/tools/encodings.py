@@ -59,11 +59,16 @@ def detect(sample: bytes, *, whole: bool) -> Encoding | None:
             return Encoding(name, mark)
     if b"\0" in sample or sum(byte in _CONTROLS for byte in sample[:4096]) * 10 > len(sample[:4096]):
         return None
+    return _without_mark(sample, whole)
+
+
+def _without_mark(sample: bytes, whole: bool) -> Encoding:
     if _decodes(sample, "utf-8", whole):
         return Encoding("utf-8")
     text = sample.decode("utf-8", "surrogateescape")
     stray = len(_STRAY.findall(text))
-    proper = sum(character >= "\x80" for character in text) - stray
+    # a sequence of three or four bytes hardly ever comes about by chance, one of two sometimes does
+    proper = sum(3 if character >= "\u0800" else 1 for character in text if character >= "\x80") - 3 * stray
     if proper >= 2 * stray:
         return Encoding("utf-8")
     return _guess(sample, whole)
@@ -181,11 +186,11 @@ def decode_whole(data: bytes) -> Decoded | None:
     if encoding.mark:
         return None if text is None else Decoded(text, encoding)
     stray = _STRAY.search(text) if text is not None and encoding.name == "utf-8" else None
-    if text is None or stray is not None:  # the start did not show all: look where it is strange
+    if text is None or (stray is not None and len(data) > SAMPLE):  # the start did not show all: look further
         start = 0 if text is None or stray is None else len(text[: stray.start()].encode("utf-8", "surrogateescape"))
         start = data.rfind(b"\n", 0, start) + 1
-        again = detect(data[start : start + 4 * SAMPLE], whole=start + 4 * SAMPLE >= len(data))
-        if again is not None and again != encoding:
+        again = _without_mark(data[start : start + 4 * SAMPLE], start + 4 * SAMPLE >= len(data))
+        if again != encoding:
             encoding, text = again, _exact(body, again)
     if text is None:
         encoding = Encoding("latin-1", guessed=True, sure=False)

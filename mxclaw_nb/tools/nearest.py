@@ -63,11 +63,10 @@ def _skeleton(line: str) -> str:
 
 
 def _difference(lines: list[str], old_lines: list[str], start: int) -> str:
+    last = len(old_lines) - 1
     for index, wanted in enumerate(old_lines):
         line = lines[start + index]
-        if wanted in line if len(old_lines) == 1 else wanted == line:
-            continue
-        if index in (0, len(old_lines) - 1) and wanted in line:
+        if wanted == line or (index == 0 and line.endswith(wanted)) or (index == last and line.startswith(wanted)):
             continue
         kind = "white space" if "".join(line.split()) == "".join(wanted.split()) or (
             "".join(wanted.split()) in "".join(line.split())
@@ -76,7 +75,7 @@ def _difference(lines: list[str], old_lines: list[str], start: int) -> str:
             f" Line {start + index + 1} differs from it only in {kind} (`→` is a tab, `·` a blank). The file has:"
             f"\n{_marked(line)}\nand `old` has:\n{_marked(wanted)}"
         )
-    return f" Lines {start + 1}-{start + len(old_lines)} are the same but for where the first begins or the last ends."
+    return ""
 
 
 def _closest(lines: list[str], wanted: str) -> int | None:

@@ -65,7 +65,7 @@ def _parse(line: str) -> tuple[_Rule, str] | None:
     line = line.lstrip("/")
     if not line:
         return None
-    source = path_regex(line if anchored else f"**/{line}")
+    source = path_regex(line if anchored else f"**/{line}", open_set="(?!)")  # to git it is no pattern at all
     try:
         return _Rule(re.compile(source, re.DOTALL), negated, folders_only), f"(?:{source})"
     except re.error:

@@ -51,8 +51,8 @@ def _innermost_braces(pattern: str) -> tuple[int, int] | None:
     return None
 
 
-def segment_regex(segment: str) -> str:
-    """The regular expression of one path segment (no ``/`` in it)."""
+def segment_regex(segment: str, *, open_set: str = r"\[") -> str:
+    """The regular expression of one path segment (no ``/`` in it). ``open_set`` is what a ``[`` without end means."""
     pieces: list[str] = [""]  # fixed texts between the stars
     index = 0
     while index < len(segment):
@@ -67,7 +67,7 @@ def segment_regex(segment: str) -> str:
             pieces[-1] += re.escape(segment[index])
             index += 1
         elif character == "[":
-            text, index = _set_regex(segment, index)
+            text, index = _set_regex(segment, index, open_set)
             pieces[-1] += text
         else:
             pieces[-1] += re.escape(character)
@@ -77,7 +77,7 @@ def segment_regex(segment: str) -> str:
     return f"{pieces[0]}{middle}[^/]*{pieces[-1]}"
 
 
-def _set_regex(segment: str, start: int) -> tuple[str, int]:
+def _set_regex(segment: str, start: int, open_set: str) -> tuple[str, int]:
     """The regular expression of the set whose inside starts at ``start``, and where the text goes on."""
     index = start
     negated = segment[index : index + 1] in ("!", "^")
@@ -95,7 +95,7 @@ def _set_regex(segment: str, start: int) -> tuple[str, int]:
             inside += re.escape(character)
         index += 1
     if index >= len(segment):
-        return r"\[", start
+        return open_set, start
     text = f"[^/{inside}]" if negated else f"(?!/)[{inside}]"
     try:
         re.compile(text)
@@ -104,7 +104,7 @@ def _set_regex(segment: str, start: int) -> tuple[str, int]:
     return text, index + 1
 
 
-def path_regex(pattern: str) -> str:
+def path_regex(pattern: str, *, open_set: str = r"\[") -> str:
     """The regular expression of a pattern over a whole relative path (braces expanded before)."""
     blocks: list[list[str]] = [[]]
     for segment in pattern.split("/"):
@@ -112,7 +112,7 @@ def path_regex(pattern: str) -> str:
             if blocks[-1] or len(blocks) == 1:
                 blocks.append([])
         elif segment:
-            blocks[-1].append(segment_regex(segment))
+            blocks[-1].append(segment_regex(segment, open_set=open_set))
     text = "/".join(blocks[0])
     if len(blocks) == 1:
         return text
