@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mxclaw_nb.core import AgentCore, Services
-from mxclaw_nb.files import FileError, locked, make_private_dir, read_json, write_json
+from mxclaw_nb.files import FileError, locked, make_private_dir, prune, read_json, run_in_thread, write_json
 from mxclaw_nb.protocol import ConfigurationError, ModelId, Settings, StoreError, Tool, UsageError
 from mxclaw_nb.providers import ConfigStore, OpenAICompatibleProvider, ProviderDirectory
 from mxclaw_nb.storage import SqliteStore
@@ -21,6 +21,8 @@ from mxclaw_nb.tools import builtin_tools
 
 HOME_VARIABLE = "MX_CLAW_HOME"
 _LOG_BYTES = 1_000_000
+_OUTPUT_BYTES = 500_000_000
+_OUTPUT_AGE_S = 90 * 86_400.0
 
 
 def home_directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -96,6 +98,7 @@ class App:
         self.home = home
         self.warnings: list[str] = []
         self._said: set[str] = set()
+        self._house_kept = False
         try:
             make_private_dir(home)
         except (OSError, FileError) as error:
@@ -141,6 +144,13 @@ class App:
         self._said.update(fresh)
         self.warnings.clear()
         return list(dict.fromkeys(fresh))
+
+    async def keep_house(self) -> None:
+        """Keep long tool output within its bounds: 500 MB and 90 days. Does something once a process, off the loop."""
+        if not self._house_kept:
+            self._house_kept = True
+            outputs = self.home / "outputs"
+            await run_in_thread(lambda: prune(outputs, max_bytes=_OUTPUT_BYTES, max_age_s=_OUTPUT_AGE_S))
 
     async def aclose(self) -> None:
         """End everything: connections, the store's threads, the rehearsal. Idempotent."""

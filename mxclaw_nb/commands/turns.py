@@ -69,6 +69,7 @@ async def run_turn(call: Call, request: TurnRequest, *, frontend_can_answer: boo
     A failed turn is an outcome, not an exception. When cancelled, the turn is ended first, its view closed, and the
     cancellation goes on.
     """
+    await call.app.keep_house()
     session = await _session_for(call, request)
     model = _turn_model(call, request, session)
     wanted = str(model) if model is not None else session.model
@@ -99,6 +100,7 @@ async def _show(call: Call, session: Session, request: TurnRequest, stream: Turn
         answer=answers.give,
         stop=stream.cancel,
         workspace=session.workspace,
+        max_iterations=request.max_iterations or call.app.settings.load().max_iterations,
     )
     view = call.frontend.open_turn(handle)
     try:

@@ -5,6 +5,7 @@ from .errors import FileError
 from .folder import Folder
 from .json_files import read_json, write_json
 from .locks import locked
+from .pruning import prune
 from .reading import open_regular, read_bounded
 from .threads import run_in_thread
 
@@ -14,6 +15,7 @@ __all__ = [
     "locked",
     "make_private_dir",
     "open_regular",
+    "prune",
     "read_bounded",
     "read_json",
     "run_in_thread",
