@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 _HELD_BYTES = 1024 * 1024  # reading stops above this until the consumer has caught up
@@ -228,7 +228,7 @@ async def resolve(host: str, port: int) -> list[Address]:
     def ask() -> None:
         found: list[Address] | OSError
         try:
-            found = _by_turns(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            found = _by_turns(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), port)
         except OSError as error:
             found = error
         except UnicodeError:
@@ -240,12 +240,11 @@ async def resolve(host: str, port: int) -> list[Address]:
     return await answer
 
 
-def _by_turns(
-    infos: list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int]]],
-) -> list[Address]:
+def _by_turns(infos: Sequence[tuple[int, int, int, str, tuple[object, ...]]], port: int) -> list[Address]:
     families: dict[int, list[Address]] = {}
     for family, _, _, _, address in infos:
-        families.setdefault(family, []).append((address[0], address[1]))
+        if family in (socket.AF_INET, socket.AF_INET6):
+            families.setdefault(family, []).append((str(address[0]), port))
     queues = list(families.values())
     ordered: list[Address] = []
     while any(queues):

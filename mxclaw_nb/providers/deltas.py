@@ -22,7 +22,7 @@ class CompletionFolder:
     def __init__(self) -> None:
         self.progress = 0
         self.finish_reason: str | None = None
-        self.size = 0  # characters of text and reasoning
+        self._size = 0
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._text_joiner, self._reasoning_joiner = SurrogateJoiner(), SurrogateJoiner()
@@ -34,6 +34,11 @@ class CompletionFolder:
     def shown(self) -> bool:
         """Whether a delta has been given out."""
         return bool(self._text or self._reasoning)
+
+    @property
+    def size(self) -> int:
+        """About how many characters have come, tool calls included."""
+        return self._size + self._calls.size + self._legacy_call.size
 
     @property
     def empty(self) -> bool:
@@ -59,8 +64,8 @@ class CompletionFolder:
             message = choice.get("message")
             if isinstance(message, dict):
                 self._add_message(message, items)
-            elif isinstance(choice.get("text"), str):
-                self._add_text(choice["text"], items)
+            else:
+                self._add_text(_joined(choice.get("text")), items)
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             self.finish_reason = "length" if reason in _LENGTH else reason
@@ -147,7 +152,7 @@ class CompletionFolder:
         piece = self._text_joiner.feed(piece)
         if piece:
             self.progress += 1
-            self.size += len(piece)
+            self._size += len(piece)
             self._text.append(piece)
             items.append(TextDelta(piece))
 
@@ -155,7 +160,7 @@ class CompletionFolder:
         piece = self._reasoning_joiner.feed(piece)
         if piece:
             self.progress += 1
-            self.size += len(piece)
+            self._size += len(piece)
             self._reasoning.append(piece)
             items.append(ReasoningDelta(piece))
 

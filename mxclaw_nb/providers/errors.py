@@ -120,8 +120,8 @@ def failure_of_frame(frame: dict[str, object]) -> Failure | None:
     if not error and "choices" in frame:
         return _failure_of_choice(frame["choices"])
     if not error:
-        told = "detail" in frame or frame.get("object") == "error" or frame.get("type") == "error"
-        if not told and not ("message" in frame and ("code" in frame or "status" in frame or "type" in frame)):
+        kind = f"{frame.get('object')} {frame.get('type')} {frame.get('code')}".lower()
+        if not ("detail" in frame or "error" in kind or ("message" in frame and _status(frame) is not None)):
             return None
     return Failure(_message(frame) or "no message", _status(frame), _code(frame))
 

@@ -164,20 +164,17 @@ def _final_error(
     request: ModelRequest, reader: ReplyReader | None, broken: Broken, tries: int, target: Target
 ) -> ModelError:
     error = broken.error
-    if reader is not None and not reader.folder.empty and not isinstance(error, ContextOverflow):
+    shown = reader is not None and reader.folder.shown
+    if reader is not None and (shown or not (reader.folder.empty or isinstance(error, ContextOverflow))):
         partial = _priced(request, reader.folder.partial(), target)
-        kept = "What had come is kept, marked incomplete; ask again to go on." if reader.folder.shown else "Try again."
-        interrupted = StreamInterrupted(f"{broken.what}. {_said(error)}{kept}", partial, status=error.status)
+        kept = " What had come is kept, marked incomplete." if shown else ""
+        interrupted = StreamInterrupted(f"{error.message}{kept}", partial, status=error.status)
         interrupted.retry_after = error.retry_after
         return interrupted
     if tries > 1:
         error.args = (f"{error.message} ({tries} tries.)",)
         error.message = error.args[0]
     return error
-
-
-def _said(error: ModelError) -> str:
-    return "" if error.status is None else f"{error.message} "
 
 
 def _model_names(body: bytes) -> list[str]:

@@ -69,22 +69,38 @@ async def find_target(model: ModelId, resolve: Callable[[str], Endpoint | None],
         raise ProviderNotReady(
             f"The key of provider {endpoint.name} could not be had within {_KEY_S:g} s; unlock where it is kept."
         ) from None
-    key = secret.get_secret_value().strip() if secret is not None else ""
-    if endpoint.requires_key and not key:
+    if secret is not None and not secret.get_secret_value().strip():
+        secret = None
+    if endpoint.requires_key and secret is None:
         raise ProviderNotReady(what_is_missing(model, endpoint, key_present=False) or "")
-    return _target(endpoint, base, key)
+    _check_headers(endpoint, secret)
+    return _target(endpoint, base, secret)
 
 
-def _target(endpoint: Endpoint, base: BaseUrl, key: str) -> Target:
-    if not (key.isascii() and key.isprintable()):
+def _check_headers(endpoint: Endpoint, secret: SecretStr | None) -> None:
+    """Raises ConfigurationError for what cannot be sent. No variable here holds the key: tracebacks show variables."""
+    if secret is not None and not _sendable(secret.get_secret_value().strip()):
         raise ConfigurationError(
             f"The key of provider {endpoint.name} has characters that no key can have; enter it again."
         )
+    for name, value in endpoint.profile.headers.items():
+        if not (_sendable(name) and name.strip() and _sendable(value)):
+            raise ConfigurationError(
+                f"A header configured for provider {endpoint.name} has characters that cannot be sent; correct it."
+            )
+
+
+def _sendable(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _target(endpoint: Endpoint, base: BaseUrl, secret: SecretStr | None) -> Target:
     headers = {
         "Accept": "text/event-stream, application/json",
         "Accept-Encoding": "identity",  # compression only delays a stream
         "User-Agent": "mxclaw-nb",
     }
+    key = secret.get_secret_value().strip() if secret is not None else ""
     secrets = [key]
     if base.credentials is not None:
         pair = ":".join(base.credentials)
@@ -93,10 +109,6 @@ def _target(endpoint: Endpoint, base: BaseUrl, key: str) -> Target:
     if key:
         headers["Authorization"] = f"Bearer {key}"
     for name, value in endpoint.profile.headers.items():
-        if not (name.isascii() and value.isascii() and name.isprintable() and value.isprintable()) or not name.strip():
-            raise ConfigurationError(
-                f"A header configured for provider {endpoint.name} has characters that cannot be sent; correct it."
-            )
         headers[name] = value
         secrets.append(value if len(value) > 15 else "")  # may be a token; short ones are ordinary words
     secrets += [part.partition("=")[2] for part in base.query.split("&") if len(part) > 24]

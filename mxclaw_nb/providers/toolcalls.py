@@ -21,6 +21,7 @@ from mxclaw_nb.protocol import ToolCall
 
 from .jsontext import SurrogateJoiner, encode_json, is_whole_object, replace_lone_escapes
 
+_PIECE_SIZE = 64  # what a piece without any text is counted as
 _NAMELESS = "unnamed_tool"  # what a call that never got a name is called; no such tool exists, and the model is told
 
 
@@ -82,6 +83,7 @@ class ToolCallFolder:
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._frame = 0
+        self.size = 0  # about how many characters have come
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -109,7 +111,7 @@ class ToolCallFolder:
             while unique in taken or (unique != call.id and unique in self._by_id):
                 unique, copy = f"{base}-{copy}", copy + 1
             taken.add(unique)
-            calls.append(ToolCall(unique, call.name or _NAMELESS, call.finished_arguments()))
+            calls.append(ToolCall(unique, call.name.strip() or _NAMELESS, call.finished_arguments()))
         return tuple(calls)
 
     def _add_piece(self, piece: dict[str, object]) -> bool:
@@ -119,6 +121,7 @@ class ToolCallFolder:
         name, arguments = _text(source.get("name")), _arguments(source.get("arguments"))
         if index is None and not call_id and not name and not arguments:
             return False
+        self.size += len(arguments) + _PIECE_SIZE
         call = self._find(index, call_id, name, arguments)
         if call is None:
             call = _Call(call_id)
@@ -193,6 +196,8 @@ def _index(value: object) -> int | None:
 
 
 def _text(value: object) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
     return value if isinstance(value, str) and value.strip() else None
 
 

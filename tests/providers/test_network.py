@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from mxclaw_nb.protocol import ConfigurationError, ModelError, Settings
+from mxclaw_nb.protocol import Completion, ConfigurationError, ModelError, Settings
 from mxclaw_nb.providers.proxies import proxy_for
 from tests.providers.loopback import BOUND_S, STOP, Loopback, Outcome, ask, delta, frames, run, stream
 
@@ -143,7 +143,10 @@ class TinyProxy:
                 sink.write(data)
             sink.close()
 
-        await asyncio.gather(one_way(reader, to_there), one_way(from_there, writer))
+        try:
+            await asyncio.gather(one_way(reader, to_there), one_way(from_there, writer))
+        finally:
+            to_there.close()
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,9 @@ def secure(authority: Authority) -> Iterator[Loopback]:
 
 def said(outcome: Outcome) -> str:
     assert outcome.error is None, outcome.error
-    return outcome.items[-1].text  # type: ignore[union-attr]
+    completion = outcome.items[-1]
+    assert isinstance(completion, Completion)
+    return completion.text
 
 
 # Certificates

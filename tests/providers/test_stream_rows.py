@@ -240,7 +240,7 @@ def test_text_is_found_in_every_shape(datas: list[object], text: str) -> None:
     ],
 )
 def test_reasoning_is_shown_once_and_is_no_text(fields: dict[str, object]) -> None:
-    result = got(delta(**fields), delta(content="answer"), STOP)
+    result = got({"choices": [{"index": 0, "delta": fields}]}, delta(content="answer"), STOP)
     assert (result.reasoning, result.text) == ("t", "answer")
 
 
@@ -377,6 +377,25 @@ def test_S32_an_error_after_text_keeps_the_text_and_asks_no_more() -> None:
     assert len(requests) == 1
 
 
+def test_S32_words_without_a_status_are_told_too() -> None:
+    outcome, _ = play(stream(frames(HI, {"error": "just words"})))
+    assert isinstance(outcome.error, StreamInterrupted)
+    assert "just words" in outcome.error.message
+
+
+def test_an_overflow_after_text_keeps_the_text() -> None:
+    outcome, _ = play(stream(frames(HI, {"error": {"code": "context_length_exceeded", "message": "too long"}})))
+    assert type(outcome.error) is StreamInterrupted
+    assert outcome.error.partial.text == "hi"
+
+
+@pytest.mark.parametrize(
+    "keep_alive", [{"status": "queued", "message": "3rd"}, {"type": "ping"}, {"type": "ping", "message": "x"}, {}]
+)
+def test_frames_that_only_keep_the_stream_alive_are_no_errors(keep_alive: object) -> None:
+    assert got(keep_alive, HI, keep_alive, STOP).text == "hi"
+
+
 def test_S64_a_reset_after_text_keeps_the_text() -> None:
     outcome, requests = play(closing(frames(delta(content="a"), delta(content="b"), done=False), reset=True))
     assert texts(outcome.items) == "ab"
@@ -489,18 +508,23 @@ def endless(first: bytes, filler: bytes, content_type: str) -> Script:
         pytest.param(b'{"a":"', b"x" * 2**16, "application/json", id="S46-json"),
         pytest.param(b"<html>", b"x" * 2**16, "text/html", id="S46-html"),
         pytest.param(b"\0", b"\0" * 2**16, "application/octet-stream", id="S46-binary"),
+        pytest.param(
+            b"",
+            frames(calls(piece(index=0, name="x", arguments="a" * 2**20)), done=False),
+            "text/event-stream",
+            id="S46-arguments",
+        ),
     ],
 )
 def test_an_endless_body_is_given_up(first: bytes, filler: bytes, content_type: str) -> None:
     outcome, requests = play(endless(first, filler, content_type))
-    assert type(outcome.error) is ModelError
+    assert isinstance(outcome.error, ModelError)
     assert len(requests) == 1
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw-deflate"])
 def test_S47_a_compressed_stream_is_read_as_it_comes(encoding: str) -> None:
     window = {"gzip": 31, "deflate": 15, "raw-deflate": -15}[encoding]
-    shown_first = asyncio.Event()
 
     async def script(peer: Peer) -> None:
         deflate = zlib.compressobj(wbits=window)
@@ -512,7 +536,6 @@ def test_S47_a_compressed_stream_is_read_as_it_comes(encoding: str) -> None:
             await asyncio.sleep(0.02)
         await peer.send(chunked(deflate.compress(b"data: [DONE]\n\n") + deflate.flush()) + b"0\r\n\r\n")
 
-    del shown_first
     outcome, _ = play(script)
     assert outcome.error is None, outcome.error
     assert [item.text for item in outcome.items if isinstance(item, TextDelta)] == ["a", "b"]
