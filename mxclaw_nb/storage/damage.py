@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SMALL = 4 * 1024 * 1024  # bytes; up to here a full check at each start costs a few milliseconds
+SHORTEST = 512  # bytes: one page of the smallest size
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 
 
@@ -21,6 +22,13 @@ def is_damage(error: BaseException | None) -> bool:
             return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
         error = error.__cause__
     return False
+
+
+def refuse_scrap(path: Path) -> None:
+    """Raise sqlite3.DatabaseError for a file that is too short to be a database: SQLite would take it for an empty one
+    and write over it. A file of no bytes is simply new."""
+    if 0 < path.stat().st_size < SHORTEST:
+        raise _malformed("too short")
 
 
 def probe(connection: sqlite3.Connection, *, thorough: bool) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mxclaw_nb.protocol import StoreError
 
-from .damage import COMPANIONS, is_damage, probe, set_aside
+from .damage import COMPANIONS, is_damage, probe, refuse_scrap, set_aside
 from .filesystems import current_file_system, supports_wal
 from .schema import migrate
 
@@ -192,6 +192,7 @@ class Database:
         return raw
 
     def _prepare(self, raw: sqlite3.Connection) -> None:
+        refuse_scrap(self.path)
         raw.execute("SELECT count(*) FROM sqlite_master").fetchone()
         self._choose_journal(raw)
         migrate(raw, lambda: Connection(raw, self.path, (0, 0), self.describe).transaction(durable=True))
@@ -250,16 +251,12 @@ class Database:
 
     def _is_damaged(self) -> bool:
         try:
-            raw = self._connect()
+            with contextlib.closing(self._connect()) as raw:
+                refuse_scrap(self.path)
+                raw.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                probe(raw, thorough=True)
         except sqlite3.Error as error:
             return is_damage(error)
-        try:
-            raw.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            probe(raw, thorough=True)
-        except sqlite3.Error as error:
-            return is_damage(error)
-        finally:
-            raw.close()
         return False
 
 

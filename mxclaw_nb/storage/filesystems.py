@@ -34,10 +34,9 @@ def file_system_of(path: str, mountinfo: str) -> str | None:
         fields, rest = before.split(" "), after.split(" ")
         if not separator or len(fields) < 5 or not rest[0]:
             continue
-        point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4]).encode("latin-1", "replace")
-        length = _covers(point.decode("utf-8", "surrogateescape"), path)
+        length = _covers(_unescaped(fields[4]), path)
         if length >= best and length >= 0:
-            best, kind = length, _OCTAL.sub(lambda match: chr(int(match[1], 8)), rest[0])
+            best, kind = length, _unescaped(rest[0])
     return kind
 
 
@@ -50,6 +49,11 @@ def file_system_in_mount_output(path: str, output: str) -> str | None:
         if match and length >= best and length >= 0:
             best, kind = length, match["type"].strip()
     return kind
+
+
+def _unescaped(field: str) -> str:
+    """The kernel writes spaces, tabs, newlines and backslashes as octal numbers of their bytes."""
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8) & 0x7F), field)
 
 
 def _covers(point: str, path: str) -> int:

@@ -130,7 +130,7 @@ class Heartbeat:
                 if not self._ending:
                     self._lost = error.message
                 return False
-            stopper = leases.stop_requested_by(snapshot, self._token)
+            stopper = leases.stop_requested_by(snapshot, self._session, self._token)
             answered = approvals.answered(snapshot, self._session, self._token)
         if stopper is not None and not self._stop_told:
             self._stop_told = True

@@ -194,12 +194,14 @@ def release(connection: sqlite3.Connection, no: int, token: str) -> None:
 def request_stop(connection: sqlite3.Connection, lease: Lease, by: str, at: str) -> None:
     """Ask the turn that holds this lease to stop; the first request counts."""
     connection.execute(
-        "INSERT OR IGNORE INTO stop_requests (token, session, requested_by, requested_at) VALUES (?, ?, ?, ?)",
-        (lease.token, lease.session, by, at),
+        "INSERT OR IGNORE INTO stop_requests (session, token, requested_by, requested_at) VALUES (?, ?, ?, ?)",
+        (lease.session, lease.token, by, at),
     )
 
 
-def stop_requested_by(connection: sqlite3.Connection, token: str) -> str | None:
+def stop_requested_by(connection: sqlite3.Connection, no: int, token: str) -> str | None:
     """Who asked this holder to stop, if anybody did."""
-    row = connection.execute("SELECT requested_by FROM stop_requests WHERE token = ?", (token,)).fetchone()
+    row = connection.execute(
+        "SELECT requested_by FROM stop_requests WHERE session = ? AND token = ?", (no, token)
+    ).fetchone()
     return row[0] if row else None

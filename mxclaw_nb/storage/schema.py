@@ -205,10 +205,11 @@ def leases_and_approvals(connection: sqlite3.Connection) -> None:
             PRIMARY KEY (session, observer)
         ) WITHOUT ROWID""",
         """CREATE TABLE stop_requests (
-            token TEXT PRIMARY KEY,
             session INTEGER NOT NULL,
+            token TEXT NOT NULL,
             requested_by TEXT NOT NULL,
-            requested_at TEXT NOT NULL
+            requested_at TEXT NOT NULL,
+            PRIMARY KEY (session, token)
         ) WITHOUT ROWID""",
         """CREATE TABLE approvals (
             id TEXT PRIMARY KEY,

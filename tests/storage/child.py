@@ -44,8 +44,8 @@ async def obey(home: Path, ttl: float) -> None:
                 )  # fmt: skip
                 await turn.commit(request=request)
             elif command == "release":
-                assert turn is not None
-                await turn.release(state="idle")
+                if turn is not None:
+                    await turn.release(state="idle")
             elif command == "answer":
                 await store.answer_approval(words[0], Answer("allow_once"), words[1])
             elif command == "stop":

@@ -72,7 +72,6 @@ def test_two_machines_that_tell_no_boot_id_are_not_taken_for_one() -> None:
 
 def test_the_start_of_a_process_is_read_whatever_its_name_is() -> None:
     fields = " ".join(["S", *(str(n) for n in range(4, 22)), "777", "23"])
-    assert start_from_stat(f"12 (a) b) S ({fields}") is None or True
     assert start_from_stat(f"12 (we (i) rd) {fields}") == "777"
     assert start_from_stat(f"12 (x) Z {fields[2:]}") == "zombie"
     assert start_from_stat("") is None
@@ -215,9 +214,7 @@ class Machine:
         self.now = start
 
     def open(self, home: Path) -> SqliteStore:
-        return SqliteStore.open(
-            home, clock=lambda: self.now, identity=self.identity, timing=LeaseTiming(30, 1e9, 0.02)
-        )
+        return SqliteStore.open(home, clock=lambda: self.now, identity=self.identity, timing=LeaseTiming(30, 1e9, 0.02))
 
 
 def test_another_machine_takes_over_after_it_has_seen_the_counter_stand_still_for_the_whole_ttl(home: Path) -> None:
@@ -245,7 +242,7 @@ def test_another_machine_takes_over_after_it_has_seen_the_counter_stand_still_fo
         later = b.open(home)  # another process of the same machine goes on with what was seen
         assert (await later.session(made.id)).state == "failed"
         await (await begin(later, made.id, "t-2")).writer.commit(messages=[Message("user", "taken")])
-        with pytest.raises(LeaseLost, match="host|on b"):
+        with pytest.raises(LeaseLost, match="on b"):
             await writer.commit(messages=[Message("user", "stale")])
         await until(lambda: any(isinstance(s, LeaseGone) for s in turn.signals))
         await writer.release(messages=[Message("user", "stale")], state="idle")
@@ -363,9 +360,15 @@ def test_a_listener_that_fails_does_not_cost_the_lease(home: Path) -> None:
 def test_a_listener_that_blocks_does_not_block_the_end_of_the_turn_for_long(home: Path) -> None:
     async def work(store: SqliteStore) -> None:
         made = await store.create_session(workspace="/w")
-        free = threading.Event()
-        writer = await store.acquire(made.id, "t-1", on_signal=lambda signal: free.wait(10) and None)
+        entered, free = threading.Event(), threading.Event()
+
+        def block(signal: object) -> None:
+            entered.set()
+            free.wait(10)
+
+        writer = await store.acquire(made.id, "t-1", on_signal=block)
         await store.request_stop(made.id, "me")
+        await until(entered.is_set)
         began = time.monotonic()
         ticks = 0
 

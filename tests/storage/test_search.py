@@ -21,7 +21,7 @@ SAID: list[tuple[Role, str]] = [
     ("user", "帮我设计一个数据库的模式,用 pandas 读取"),
     ("assistant", "Running pytest -x in a-b mode: 测试通过了"),
     ("tool", "日本語のテスト 한국어시험 ภาษาไทย café naïve x_y foo.bar"),
-    ("assistant", "Ｐｙｔｈｏｎ full width, NEAR( misses \"quotes\" and 100% of * stars"),
+    ("assistant", 'Ｐｙｔｈｏｎ full width, NEAR( misses "quotes" and 100% of * stars'),
 ]
 
 
@@ -87,7 +87,17 @@ def test_an_excerpt_of_words_is_cut_between_them() -> None:
     text = "alpha beta gamma delta " * 50 + "needle " + "epsilon zeta eta theta " * 50
     shown = excerpt(text, "needle")
     assert "needle" in shown
-    assert set(shown.strip("…").split()) <= {"alpha", "beta", "gamma", "delta", "needle", "epsilon", "zeta", "eta", "theta"}
+    assert set(shown.strip("…").split()) <= {
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "needle",
+        "epsilon",
+        "zeta",
+        "eta",
+        "theta",
+    }
 
 
 @given(st.text(), st.text(max_size=8))
@@ -97,14 +107,38 @@ def test_an_excerpt_is_one_line_of_bounded_width_taken_from_the_text(text: str, 
     assert not any(c in shown for c in "\n\r\0")
 
 
-@pytest.mark.parametrize("cluster", ["e\u0301\u0302", "\U0001f469\u200d\U0001f52c", "\U0001f44d\U0001f3fd", "\U0001f1e8\U0001f1f3"])
+@pytest.mark.parametrize(
+    "cluster", ["e\u0301\u0302", "\U0001f469\u200d\U0001f52c", "\U0001f44d\U0001f3fd", "\U0001f1e8\U0001f1f3"]
+)
 def test_an_excerpt_does_not_cut_a_character_from_its_marks(cluster: str) -> None:
     shown = excerpt(cluster * 400, "nothing")
     assert shown.endswith("…")
     assert shown[:-1] == cluster * (len(shown[:-1]) // len(cluster))
 
 
-ENGLISH = "the agent reads a file and then runs the tests again because one of them failed with an error in module".split()
+ENGLISH = [
+    "the",
+    "agent",
+    "reads",
+    "a",
+    "file",
+    "and",
+    "then",
+    "runs",
+    "the",
+    "tests",
+    "again",
+    "because",
+    "one",
+    "of",
+    "them",
+    "failed",
+    "with",
+    "an",
+    "error",
+    "in",
+    "module",
+]
 CHINESE = "会话存储在数据库中每一条消息都有自己的位置模型读取窗口而不是全部历史记录"
 
 

@@ -261,7 +261,9 @@ def test_usage_is_added_once_and_an_unknown_price_stays_unknown(home: Path) -> N
         assert (session.input_tokens, session.output_tokens, session.cached_tokens) == (10, 5, 4)
         assert session.cost == 0.25
         await turn.writer.commit(events=[first, turn.event(UsageEvent, input_tokens=1, output_tokens=1)])
-        await turn.writer.release(events=[turn.event(UsageEvent, input_tokens=1, output_tokens=1, cost=1.0)], state="idle")
+        await turn.writer.release(
+            events=[turn.event(UsageEvent, input_tokens=1, output_tokens=1, cost=1.0)], state="idle"
+        )
         session = await store.session(made.id)
         assert (session.input_tokens, session.cost) == (12, None)
         assert rows(home, "usage") == 3
