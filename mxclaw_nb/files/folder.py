@@ -27,9 +27,10 @@ _NO_ATTRIBUTES = {errno.ENOTSUP, errno.EPERM, errno.ENODATA if hasattr(errno, "E
 class Folder:
     """An open folder; a context manager that closes it. ``path`` is only for messages, ``key`` is (device, inode)."""
 
-    def __init__(self, path: Path, descriptor: int | None) -> None:
+    def __init__(self, path: Path, descriptor: int | None, *, may_be_listed: bool = True) -> None:
         self.path = path
         self.descriptor = descriptor
+        self._may_be_listed = may_be_listed
         found = os.fstat(descriptor) if descriptor is not None else os.stat(path)
         self.key = (found.st_dev, found.st_ino)
 
@@ -44,14 +45,16 @@ class Folder:
 
     @classmethod
     def _opened(cls, path: Path, name: Path | str, above: int | None, flags: int) -> Folder:
+        listable = True
         try:
             descriptor = os.open(name, os.O_RDONLY | _DIRECTORY | flags, dir_fd=above)
         except PermissionError:
             if not hasattr(os, "O_PATH"):
                 raise
-            descriptor = os.open(name, os.O_PATH | _DIRECTORY | flags, dir_fd=above)  # may be entered, not listed
+            listable = False
+            descriptor = os.open(name, os.O_PATH | _DIRECTORY | flags, dir_fd=above)
         try:
-            return cls(path, descriptor)
+            return cls(path, descriptor, may_be_listed=listable)
         except BaseException:
             os.close(descriptor)
             raise
@@ -74,6 +77,8 @@ class Folder:
 
     def scan(self) -> Iterator[os.DirEntry[str]]:
         """The entries, in the order of the disk. Raises OSError."""
+        if not self._may_be_listed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
         with os.scandir(self.path if self.descriptor is None else self.descriptor) as entries:
             yield from entries
 

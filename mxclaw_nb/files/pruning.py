@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def prune(folder: Path, *, max_bytes: int, max_age_s: float, spare_s: float = 86_400.0) -> int:
-    """Remove the oldest files below ``folder`` until it holds ``max_bytes`` at most and nothing older than ``max_age_s``.
+    """Remove the oldest files below ``folder`` until it fits ``max_bytes`` and none is older than ``max_age_s``.
 
     Files younger than ``spare_s`` are never removed, so that what a running turn has just written stays. Empty
     folders go too. Follows no symlink; what cannot be removed is passed over. Returns how many files went.
