@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..files import FileError, Folder
+from ..files import Folder
 from ..protocol import CallPreview, ToolFailure
 from ..workspace import Place, Workspace
 
@@ -47,9 +47,11 @@ def present(workspace: Workspace, place: Place) -> Present:
 
 
 def _look(workspace: Workspace, place: Place, folder: Folder) -> Present:
-    found = folder.stat(place.path.name)
-    if found is None:
-        return Present(None, ABSENT)
+    try:
+        if folder.stat(place.path.name) is None:
+            return Present(None, ABSENT)
+    except OSError as error:
+        raise ToolFailure(f"{place.shown} cannot be reached: {error.strerror or error}.") from None
     descriptor = workspace.open_file(place)
     try:
         found = os.fstat(descriptor)
@@ -61,7 +63,6 @@ def _look(workspace: Workspace, place: Place, folder: Folder) -> Present:
         if found.st_size > LARGEST:
             key = f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
             return Present(None, f"stat:{key}", found.st_size)
-        data = b""
         with os.fdopen(os.dup(descriptor), "rb") as file:
             data = file.read(LARGEST + 1)
         return Present(data, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
@@ -82,8 +83,6 @@ def replace_file(workspace: Workspace, place: Place, data: bytes, fingerprint: s
             raise _moved_on(place)
         try:
             folder.replace(place.path.name, data, mode=None, keep_mode=True)
-        except FileError:
-            raise
         except OSError as error:
             raise ToolFailure(f"{place.shown} was not changed: {error.strerror or error}.") from None
         if _look(workspace, place, folder).data not in (data, None):

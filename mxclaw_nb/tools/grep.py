@@ -23,7 +23,7 @@ MOST_MATCHES = 100
 LINE_LENGTH = 500  # characters
 TIME_LIMIT_S = 20.0
 _BEFORE = 120  # characters of a long line that are shown before its match
-_SLACK = 16  # bytes by which an engine may cut a line earlier, at a character's end
+_SLACK = 256  # bytes by which an engine may cut a line earlier, at a character's end
 _LONGEST_PATTERN = 10_000
 
 
@@ -140,7 +140,7 @@ class _Filter:
         except PatternError as error:
             raise ToolFailure(f"The glob {quoted(glob or '')} cannot be used: {error}.") from None
         self._rules, self._workspace, self._top = hidden, workspace, place.path
-        self._may_be_ours = not place.output
+        self._may_be_ours = not place.output and workspace.may_hold_home(place.path)
         self._known: dict[str, bool] = {}
         self.hidden = 0  # files with matches that a deny rule keeps back
 

@@ -128,6 +128,11 @@ class Workspace:
         """Whether the folder with this device and inode is our own home directory."""
         return key == self._home_key
 
+    def may_hold_home(self, folder: Path) -> bool:
+        """Whether our own home directory lies below a real path (or is it), by name."""
+        above = _plain(folder)
+        return self._home_plain[: len(above)] == above
+
     def names_home(self, path: Path) -> bool:
         """Whether a real path lies in our own home directory (or is it), by name."""
         return _plain(path)[: len(self._home_plain)] == self._home_plain

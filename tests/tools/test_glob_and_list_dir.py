@@ -142,6 +142,20 @@ def test_list_dir_shows_1000_entries_and_counts_the_rest(desk: Desk) -> None:
     assert len(lines) == 1_001 and lines[0].startswith("f0000") and "1,003 entries; the last 3" in lines[-1]
 
 
+def test_a_folder_that_may_not_be_listed_is_explained_and_what_is_in_it_can_still_be_read(desk: Desk) -> None:
+    desk.file("dark/a.txt", "seen")
+    (desk.workspace / "dark").chmod(0o311)
+    try:
+        if os.geteuid() != 0:
+            assert "dark cannot be listed: Permission denied" in desk.fails("list_dir", path="dark")
+            assert "1 folder could not be entered" in desk.call("glob", pattern="**/*.txt")
+            assert "could not be read" in desk.call("grep", pattern="seen")
+        assert "seen" in desk.call("read_file", path="dark/a.txt")
+        desk.call("edit_file", path="dark/a.txt", old="seen", new="changed")
+    finally:
+        (desk.workspace / "dark").chmod(0o755)
+
+
 def test_names_cannot_play_tricks(desk: Desk) -> None:
     for name in ("a\nb", "\x1b[31mred", "rtl\u202etxt", "tab\t"):
         desk.file(name)

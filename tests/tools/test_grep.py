@@ -6,6 +6,9 @@ import asyncio
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 from mxclaw_nb.protocol import Settings
 from mxclaw_nb.tools import Grep
 from mxclaw_nb.tools.search.engine import find_ripgrep
+from mxclaw_nb.tools.search.matcher import request
 
 Desk = Any
 
@@ -162,6 +166,16 @@ def test_f39_a_catastrophic_pattern_ends_in_time_and_leaves_nothing(desk: Desk) 
     before, start = threading.active_count(), time.monotonic()
     assert "stopped after 1 s" in desk.fails("grep", pattern="(a+)+$")
     assert time.monotonic() - start < 4 and threading.active_count() == before
+
+
+def test_f39_the_matcher_ends_by_itself_when_its_starter_is_gone() -> None:
+    asked = request("(a+)+$", ignore_case=False, include=None, exclude=None, home=None, limit_s=1, standard_input=True)
+    code = "from mxclaw_nb.tools.search.matcher import main; main()"
+    with subprocess.Popen([sys.executable, "-c", code, asked], stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        child.stdin.write(b"a" * 40 + b"b\n")
+        child.stdin.close()
+        assert child.wait(30) == -signal.SIGALRM
 
 
 def test_cancelling_ends_the_search_and_its_child_within_a_second(desk: Desk) -> None:

@@ -193,7 +193,7 @@ class Search:
             home = None
         asked = matcher.request(
             query.pattern, ignore_case=query.ignore_case, include=query.include, exclude=query.exclude,
-            home=home, limit_s=int(query.time_limit_s) + 1, standard_input=self._file is not None,
+            home=home, limit_s=int(query.time_limit_s) + 2, standard_input=self._file is not None,
         )  # fmt: skip
         package = str(Path(__file__).resolve().parents[3])
         return [sys.executable, "-I", "-S", "-c", _BOOT, package, asked]

@@ -38,7 +38,7 @@ def main() -> None:
     """Run the request in ``sys.argv[1]``. Exit status: 0 found, 1 nothing, 2 something unreadable, 3 bad pattern."""
     pattern, ignore_case, include, exclude, home, limit_s, standard_input = json.loads(sys.argv[1])
     if hasattr(signal, "alarm"):
-        signal.alarm(int(limit_s) + 5)  # its default action ends the process inside the matcher, too
+        signal.alarm(limit_s)  # its default action ends the process inside the matcher, too
     try:
         regex = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, OverflowError, RecursionError) as error:

@@ -63,7 +63,10 @@ class Walk:
                 name = os.path.basename(full)
                 ignores = above.below(name, full, has_rules=".gitignore" in names, is_repository=".git" in names)
             for entry in entries:
-                is_folder = entry.is_dir(follow_symlinks=False)
+                try:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                except OSError:  # a file system that does not tell kinds, and the entry is gone
+                    continue
                 if entry.name == ".git" or ignores.excludes(entry.name, is_folder=is_folder):
                     continue
                 path = f"{way}{entry.name}"
