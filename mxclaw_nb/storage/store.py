@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
+from mxclaw_nb.text import whole_characters
 from mxclaw_nb.protocol import (
     AlreadyAnswered,
     Answer,
@@ -38,7 +39,6 @@ from .heartbeat import Heartbeat
 from .identity import Clock, ProcessIdentity, system_clock, this_process
 from .leases import LeaseTiming, Observer
 from .readers import Readers
-from .text import clean
 from .turn import SqliteTurnWriter, reserve_block
 from .workers import IDLE_S, JOIN_S, carried_through, run_into, settled, start_thread
 from .writer import Writer
@@ -289,10 +289,10 @@ class SqliteStore(SessionStore):
                     leases.release(raw, no, lease.token)
             if refusal is None:
                 approvals.cancel_waiting(raw, no)
-                leases.take(raw, no, token, clean(turn_id), self._observer, self._timing)
+                leases.take(raw, no, token, whole_characters(turn_id), self._observer, self._timing)
                 first = reserve_block(raw, no)
                 raw.execute(
-                    "INSERT INTO turns (session, first_sequence, turn_id) VALUES (?, ?, ?)", (no, first, clean(turn_id))
+                    "INSERT INTO turns (session, first_sequence, turn_id) VALUES (?, ?, ?)", (no, first, whole_characters(turn_id))
                 )
                 raw.execute("UPDATE sessions SET state = 'running' WHERE no = ?", (no,))
                 sessions.touch(raw, no)
@@ -327,7 +327,7 @@ class SqliteStore(SessionStore):
             lease = leases.live(raw, sessions.number_of(raw, session_id), self._observer)
             if lease is None:
                 return False
-            leases.request_stop(raw, lease, clean(by), now_iso())
+            leases.request_stop(raw, lease, whole_characters(by), now_iso())
             return True
 
         asked = await self._write(request)

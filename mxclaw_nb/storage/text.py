@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from mxclaw_nb.text import column_width, whole_characters
+
 # Scripts that are written without spaces between words: every character is a word of its own to the index.
 _SPACELESS = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u318f\u31a0-\u31ff"
@@ -14,18 +16,6 @@ _SPACELESS = re.compile(
 _SPACE = re.compile(r"\s+")
 _MAX_TERMS, _MAX_QUERY = 32, 1_000
 EXCERPT_COLUMNS = 160
-
-
-def clean(text: str) -> str:
-    """The text with everything that UTF-8 cannot carry replaced: halves of a surrogate pair that stand alone.
-
-    Two halves that belong together become the character that they spell.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def searchable(text: str) -> str:
@@ -48,7 +38,7 @@ def match_expression(query: str) -> str | None:
 def _terms(query: str) -> Iterator[str]:
     """The words of a query that have something to look for, without the quotes that mean nothing to the index."""
     count = 0
-    for word in clean(query[:_MAX_QUERY]).replace("\0", " ").replace('"', " ").split():
+    for word in whole_characters(query[:_MAX_QUERY]).replace("\0", " ").replace('"', " ").split():
         if any(unicodedata.category(character)[0] in "LN" for character in word):
             yield word
             count += 1
@@ -66,14 +56,14 @@ def excerpt(text: str, query: str, *, columns: int = EXCERPT_COLUMNS) -> str:
     start, end = _first_match(text, query)
     budget = columns - 2
     first, last, used = start, start, 0
-    while last < len(text) and (last < end or used < budget // 2) and used + _width(text[last]) <= budget:
-        used += _width(text[last])
+    while last < len(text) and (last < end or used < budget // 2) and used + column_width(text[last]) <= budget:
+        used += column_width(text[last])
         last += 1
-    while first > 0 and used + _width(text[first - 1]) <= budget:
+    while first > 0 and used + column_width(text[first - 1]) <= budget:
         first -= 1
-        used += _width(text[first])
-    while last < len(text) and used + _width(text[last]) <= budget:
-        used += _width(text[last])
+        used += column_width(text[first])
+    while last < len(text) and used + column_width(text[last]) <= budget:
+        used += column_width(text[last])
         last += 1
     if first > 0:
         first = _step_inward(text, first, start, 1)
@@ -112,9 +102,3 @@ def _joins(text: str, index: int) -> bool:
     regional = "\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff"
     skin = "\U0001f3fb" <= after <= "\U0001f3ff"
     return unicodedata.category(after) in ("Mn", "Me", "Mc") or "\u200d" in (after, before) or regional or skin
-
-
-def _width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

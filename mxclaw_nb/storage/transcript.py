@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 
+from mxclaw_nb.text import whole_characters
 from mxclaw_nb.protocol import Attachment, Message, Role, ToolCall, ToolStatus, Window
 
 from .text import clean, searchable
@@ -41,13 +42,13 @@ _NO_RESULT = "role IN ('user', 'assistant')"
 
 def encode(message: Message) -> _Values:
     """The message as the columns of a row (without owner and position): everything encodable."""
-    calls = [(clean(call.id), clean(call.name), clean(call.arguments)) for call in message.tool_calls]
-    attachments = [(clean(attachment.name), clean(attachment.text)) for attachment in message.attachments]
+    calls = [(whole_characters(call.id), whole_characters(call.name), whole_characters(call.arguments)) for call in message.tool_calls]
+    attachments = [(whole_characters(attachment.name), whole_characters(attachment.text)) for attachment in message.attachments]
     return (
-        message.role, clean(message.content), clean(message.id), clean(message.turn_id),
+        message.role, whole_characters(message.content), whole_characters(message.id), whole_characters(message.turn_id),
         json.dumps(calls, ensure_ascii=False) if calls else None, _clean(message.tool_call_id), _clean(message.name),
-        clean(message.reasoning), message.status, _clean(message.finish_reason), int(message.incomplete),
-        json.dumps(attachments, ensure_ascii=False) if attachments else None, clean(message.created_at),
+        whole_characters(message.reasoning), message.status, _clean(message.finish_reason), int(message.incomplete),
+        json.dumps(attachments, ensure_ascii=False) if attachments else None, whole_characters(message.created_at),
     )  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def _decode(row: _Row) -> Message:
 
 
 def _clean(text: str | None) -> str | None:
-    return None if text is None else clean(text)
+    return None if text is None else whole_characters(text)
 
 
 def count(connection: sqlite3.Connection, no: int) -> int:

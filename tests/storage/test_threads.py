@@ -91,7 +91,7 @@ def test_several_loops_in_several_threads_share_one_store(home: Path) -> None:
     def run(name: int) -> None:
         try:
             asyncio.run(use(name))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - asserted below
             failures.append(error)
 
     threads = [threading.Thread(target=run, args=(name,)) for name in range(6)]
@@ -107,9 +107,9 @@ def test_a_loop_that_ends_while_it_waits_hurts_nobody(home: Path) -> None:
     store = SqliteStore.open(home)
 
     async def leave() -> None:
-        for _ in range(20):
-            asyncio.ensure_future(store.sessions())
+        tasks = [asyncio.ensure_future(store.sessions()) for _ in range(20)]
         await asyncio.sleep(0)
+        assert not all(task.done() for task in tasks)
 
     for _ in range(5):
         asyncio.run(leave())
@@ -169,7 +169,7 @@ def test_a_forked_child_is_refused_and_harms_nothing(home: Path) -> None:
                 status = 0 if refused == 3 else 2
             finally:
                 os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0  # noqa: ASYNC222
         await turn.writer.commit(messages=[Message("user", "after")])
         with pytest.raises(LeaseHeld):
             await begin(store, made.id, "t-2")

@@ -153,7 +153,7 @@ def test_numbers_rise_over_blocks_turns_and_threads_and_are_never_given_twice(ho
         for thread in threads:
             thread.start()
         await until(lambda: not any(thread.is_alive() for thread in threads), 30)
-        numbers = sorted(sum(taken, []))
+        numbers = sorted(number for mine in taken for number in mine)
         assert all(mine == sorted(mine) for mine in taken)
         assert len(set(numbers)) == 4500
         await turn.writer.release(state="idle")
