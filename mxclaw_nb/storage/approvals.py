@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mxclaw_nb.text import whole_characters
 from mxclaw_nb.protocol import Answer, Approval, Choice, NotFound, PermissionRequested, UsageError, now_iso
+from mxclaw_nb.text import encodable
 
 from .sessions import by_prefix
 
@@ -42,16 +42,16 @@ def open_request(connection: sqlite3.Connection, no: int, token: str, request: P
         "INSERT INTO approvals (id, session, token, turn_id, call_id, name, summary, detail_kind, detail, reason,"
         " choices, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            whole_characters(request.request_id), no, token, whole_characters(request.turn_id), whole_characters(request.call_id), whole_characters(request.name),
-            whole_characters(request.summary), request.detail.kind, whole_characters(request.detail.text), whole_characters(request.reason),
-            json.dumps(request.choices), whole_characters(request.timestamp),
+            encodable(request.request_id), no, token, encodable(request.turn_id), encodable(request.call_id),
+            encodable(request.name), encodable(request.summary), request.detail.kind, encodable(request.detail.text), encodable(request.reason),
+            json.dumps(request.choices), encodable(request.timestamp),
         ),
     )  # fmt: skip
 
 
 def find(connection: sqlite3.Connection, text: str) -> StoredApproval:
     """By id, or by a prefix that only one has. Raises NotFound or UsageError."""
-    text = whole_characters(text).strip()
+    text = encodable(text).strip()
     rows = _select(connection, "WHERE a.id = ?", (text,))
     if not rows:
         found = by_prefix(connection, "approvals", text, "p-")
@@ -84,7 +84,7 @@ def answer(connection: sqlite3.Connection, stored: StoredApproval, given: Answer
     if given.choice != "deny" and given.choice not in stored.approval.choices:
         offered = ", ".join(stored.approval.choices)
         raise UsageError(f"Approval {stored.approval.id} does not offer {given.choice!r}; it offers {offered}.")
-    note, by, now = whole_characters(given.note), whole_characters(by), now_iso()
+    note, by, now = encodable(given.note), encodable(by), now_iso()
     won = connection.execute(
         "UPDATE approvals SET answer = ?, note = ?, answered_by = ?, answered_at = ? WHERE id = ? AND answer IS NULL",
         (given.choice, note, by, now, stored.approval.id),

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from mxclaw_nb.text import whole_characters
 from mxclaw_nb.protocol import (
     Event,
     MessageCompleted,
@@ -21,7 +20,7 @@ from mxclaw_nb.protocol import (
     UsageEvent,
     event_from_json,
 )
-
+from mxclaw_nb.text import encodable
 
 RUN_EVENTS, RUN_CHARACTERS = 256, 128 * 1024
 PIECE_ROWS = 2_000
@@ -65,7 +64,7 @@ def wire_line(event: Event) -> str:
 
 def _cleaned(value: object) -> object:
     if isinstance(value, str):
-        return whole_characters(value)
+        return encodable(value)
     if isinstance(value, dict):
         return {key: _cleaned(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -118,15 +117,15 @@ def record(connection: sqlite3.Connection, no: int, event: Event, model: str | N
     if isinstance(event, ToolCompleted):
         connection.execute(
             "INSERT OR REPLACE INTO finished_calls (session, turn_id, call_id, body) VALUES (?, ?, ?, ?)",
-            (no, whole_characters(event.turn_id), whole_characters(event.call_id), wire_line(event)),
+            (no, encodable(event.turn_id), encodable(event.call_id), wire_line(event)),
         )
     elif isinstance(event, UsageEvent):
         added = connection.execute(
             "INSERT OR IGNORE INTO usage (session, sequence, turn_id, model, input_tokens, output_tokens,"
             " cached_tokens, cost, estimated, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                no, event.sequence, whole_characters(event.turn_id), model, event.input_tokens, event.output_tokens,
-                event.cached_tokens, event.cost, event.estimated, whole_characters(event.timestamp),
+                no, event.sequence, encodable(event.turn_id), model, event.input_tokens, event.output_tokens,
+                event.cached_tokens, event.cost, event.estimated, encodable(event.timestamp),
             ),
         )  # fmt: skip
         if added.rowcount:
@@ -171,7 +170,7 @@ def _ranges(connection: sqlite3.Connection, no: int, turn_id: str | None) -> lis
         "SELECT first_sequence, coalesce((SELECT min(n.first_sequence) FROM turns n"
         " WHERE n.session = t.session AND n.first_sequence > t.first_sequence), ?)"
         " FROM turns t WHERE session = ? AND turn_id = ? ORDER BY first_sequence",
-        (2**63 - 1, no, whole_characters(turn_id)),
+        (2**63 - 1, no, encodable(turn_id)),
     ).fetchall()
 
 

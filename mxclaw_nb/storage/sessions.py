@@ -7,9 +7,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mxclaw_nb.text import whole_characters
 from mxclaw_nb.protocol import Mode, NotFound, Session, SessionChanges, UsageError, new_id, now_iso
-
+from mxclaw_nb.text import encodable
 
 OPEN_END = 2**63 - 1
 _COLUMNS = (
@@ -22,7 +21,7 @@ RunsNow = Callable[[int], bool]
 
 def number_of(connection: sqlite3.Connection, session_id: str) -> int:
     """The internal number of the session with exactly this id. Raises NotFound."""
-    row = connection.execute("SELECT no FROM sessions WHERE id = ?", (whole_characters(session_id),)).fetchone()
+    row = connection.execute("SELECT no FROM sessions WHERE id = ?", (encodable(session_id),)).fetchone()
     if row is None:
         raise _not_found(connection, session_id)
     return int(row[0])
@@ -30,7 +29,7 @@ def number_of(connection: sqlite3.Connection, session_id: str) -> int:
 
 def find(connection: sqlite3.Connection, text: str, runs: RunsNow) -> Session:
     """By id, or by a prefix that only one has. Raises NotFound or UsageError."""
-    text = whole_characters(text).strip()
+    text = encodable(text).strip()
     exact = _select(connection, "WHERE id = ?", (text,))
     if exact:
         return _session(exact[0], runs)
@@ -64,7 +63,7 @@ def _not_found(connection: sqlite3.Connection, text: str) -> NotFound:
 
 def of_notebook(connection: sqlite3.Connection, notebook: str, runs: RunsNow) -> Session | None:
     """The session that the notebook used last."""
-    rows = _select(connection, "WHERE notebook = ? ORDER BY activity DESC LIMIT 1", (whole_characters(notebook),))
+    rows = _select(connection, "WHERE notebook = ? ORDER BY activity DESC LIMIT 1", (encodable(notebook),))
     return _session(rows[0], runs) if rows else None
 
 
@@ -120,7 +119,16 @@ def create(
     cursor = connection.execute(
         "INSERT INTO sessions (id, title, model, mode, workspace, notebook, state, created_at, updated_at, activity)"
         " VALUES (?, ?, ?, ?, ?, ?, 'idle', ?, ?, (SELECT coalesce(max(activity), 0) + 1 FROM sessions))",
-        (new_id("s"), whole_characters(title), _clean(model), mode, whole_characters(workspace), _clean(notebook), now, now),
+        (
+            new_id("s"),
+            encodable(title),
+            _clean(model),
+            mode,
+            encodable(workspace),
+            _clean(notebook),
+            now,
+            now,
+        ),
     )
     no = cursor.lastrowid
     assert no is not None
@@ -138,7 +146,7 @@ def update(connection: sqlite3.Connection, no: int, changes: SessionChanges) -> 
         ("notebook", changes.notebook),
     ):
         if value is not None:
-            connection.execute(f"UPDATE sessions SET {column} = ? WHERE no = ?", (whole_characters(value), no))
+            connection.execute(f"UPDATE sessions SET {column} = ? WHERE no = ?", (encodable(value), no))
     touch(connection, no)
 
 
@@ -189,4 +197,4 @@ def depart(connection: sqlite3.Connection, no: int) -> None:
 
 
 def _clean(text: str | None) -> str | None:
-    return None if text is None else whole_characters(text)
+    return None if text is None else encodable(text)

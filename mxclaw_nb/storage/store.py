@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-from mxclaw_nb.text import whole_characters
 from mxclaw_nb.protocol import (
     AlreadyAnswered,
     Answer,
@@ -32,6 +31,7 @@ from mxclaw_nb.protocol import (
     Window,
     now_iso,
 )
+from mxclaw_nb.text import encodable
 
 from . import approvals, event_log, leases, removal, search, sessions, transcript
 from .database import Connection, Database
@@ -289,10 +289,11 @@ class SqliteStore(SessionStore):
                     leases.release(raw, no, lease.token)
             if refusal is None:
                 approvals.cancel_waiting(raw, no)
-                leases.take(raw, no, token, whole_characters(turn_id), self._observer, self._timing)
+                leases.take(raw, no, token, encodable(turn_id), self._observer, self._timing)
                 first = reserve_block(raw, no)
                 raw.execute(
-                    "INSERT INTO turns (session, first_sequence, turn_id) VALUES (?, ?, ?)", (no, first, whole_characters(turn_id))
+                    "INSERT INTO turns (session, first_sequence, turn_id) VALUES (?, ?, ?)",
+                    (no, first, encodable(turn_id)),
                 )
                 raw.execute("UPDATE sessions SET state = 'running' WHERE no = ?", (no,))
                 sessions.touch(raw, no)
@@ -327,7 +328,7 @@ class SqliteStore(SessionStore):
             lease = leases.live(raw, sessions.number_of(raw, session_id), self._observer)
             if lease is None:
                 return False
-            leases.request_stop(raw, lease, whole_characters(by), now_iso())
+            leases.request_stop(raw, lease, encodable(by), now_iso())
             return True
 
         asked = await self._write(request)

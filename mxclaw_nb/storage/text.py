@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from mxclaw_nb.text import column_width, whole_characters
+from mxclaw_nb.text import column_width, encodable
 
 # Scripts that are written without spaces between words: every character is a word of its own to the index.
 _SPACELESS = re.compile(
@@ -38,7 +38,7 @@ def match_expression(query: str) -> str | None:
 def _terms(query: str) -> Iterator[str]:
     """The words of a query that have something to look for, without the quotes that mean nothing to the index."""
     count = 0
-    for word in whole_characters(query[:_MAX_QUERY]).replace("\0", " ").replace('"', " ").split():
+    for word in encodable(query[:_MAX_QUERY]).replace("\0", " ").replace('"', " ").split():
         if any(unicodedata.category(character)[0] in "LN" for character in word):
             yield word
             count += 1

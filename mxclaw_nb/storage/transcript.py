@@ -6,10 +6,10 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 
-from mxclaw_nb.text import whole_characters
 from mxclaw_nb.protocol import Attachment, Message, Role, ToolCall, ToolStatus, Window
+from mxclaw_nb.text import encodable
 
-from .text import clean, searchable
+from .text import searchable
 
 INDEXED_ROLES = ("user", "assistant", "tool")
 PIECE_MESSAGES, PIECE_CHARACTERS = 2_000, 1_000_000
@@ -42,13 +42,13 @@ _NO_RESULT = "role IN ('user', 'assistant')"
 
 def encode(message: Message) -> _Values:
     """The message as the columns of a row (without owner and position): everything encodable."""
-    calls = [(whole_characters(call.id), whole_characters(call.name), whole_characters(call.arguments)) for call in message.tool_calls]
-    attachments = [(whole_characters(attachment.name), whole_characters(attachment.text)) for attachment in message.attachments]
+    calls = [(encodable(call.id), encodable(call.name), encodable(call.arguments)) for call in message.tool_calls]
+    attachments = [(encodable(attachment.name), encodable(attachment.text)) for attachment in message.attachments]
     return (
-        message.role, whole_characters(message.content), whole_characters(message.id), whole_characters(message.turn_id),
+        message.role, encodable(message.content), encodable(message.id), encodable(message.turn_id),
         json.dumps(calls, ensure_ascii=False) if calls else None, _clean(message.tool_call_id), _clean(message.name),
-        whole_characters(message.reasoning), message.status, _clean(message.finish_reason), int(message.incomplete),
-        json.dumps(attachments, ensure_ascii=False) if attachments else None, whole_characters(message.created_at),
+        encodable(message.reasoning), message.status, _clean(message.finish_reason), int(message.incomplete),
+        json.dumps(attachments, ensure_ascii=False) if attachments else None, encodable(message.created_at),
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def _decode(row: _Row) -> Message:
 
 
 def _clean(text: str | None) -> str | None:
-    return None if text is None else whole_characters(text)
+    return None if text is None else encodable(text)
 
 
 def count(connection: sqlite3.Connection, no: int) -> int:
@@ -166,6 +166,7 @@ def window(connection: sqlite3.Connection, no: int, limit: int) -> Window:
         _edge(connection, no, _USER, grid, grid + max(1, step // 2) - 1, "ASC")
         or _edge(connection, no, _USER, max(1, grid - limit), grid - 1, "DESC")
         or _edge(connection, no, _NO_RESULT, grid, total, "ASC")
+        or _edge(connection, no, _NO_RESULT, max(1, grid - limit), grid - 1, "DESC")
         or grid
     )
     system = _edge(connection, no, _SYSTEM, 1, start - 1, "ASC")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from operator import attrgetter
 
-from mxclaw_nb.text import whole_characters
 from mxclaw_nb.protocol import (
     Answer,
     Approval,
@@ -25,6 +24,7 @@ from mxclaw_nb.protocol import (
     TurnStarted,
     now_iso,
 )
+from mxclaw_nb.text import encodable
 
 from . import approvals, event_log, leases, sessions, transcript
 from .database import Connection
@@ -287,7 +287,7 @@ class SqliteTurnWriter:
             event_log.add(raw, self._session, encoded.runs)
             for event in encoded.facts:
                 if isinstance(event, TurnStarted):
-                    self._model = whole_characters(event.model)
+                    self._model = encodable(event.model)
                 event_log.record(raw, self._session, event, self._model)
             if rows:
                 transcript.add(raw, self._session, rows)
@@ -296,7 +296,7 @@ class SqliteTurnWriter:
             if grant is not None:
                 raw.execute(
                     "INSERT OR IGNORE INTO grants (session, allowed, granted_at) VALUES (?, ?, ?)",
-                    (self._session, whole_characters(grant), now_iso()),
+                    (self._session, encodable(grant), now_iso()),
                 )
             if state is not None:
                 raw.execute("UPDATE sessions SET state = ? WHERE no = ?", (state, self._session))
