@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from mxclaw_nb.protocol import MODES, Event, Mode, TurnHandle, TurnView, UsageError, event_to_json
+from mxclaw_nb.text import one_line
 
 from .place import Call
-from .text import one_line
 from .tree import HelpfulCommand, HelpWanted, with_call
 from .turns import TurnRequest, run_turn
 

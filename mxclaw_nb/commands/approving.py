@@ -6,9 +6,10 @@ import click
 
 from mxclaw_nb.process import inside_agent_command
 from mxclaw_nb.protocol import Answer, Choice, MxclawError, NotFound, UsageError
+from mxclaw_nb.text import one_line
 
 from .place import Call
-from .text import code, one_line, plain, table
+from .text import code, plain, table
 from .tree import HelpfulCommand, with_call
 
 

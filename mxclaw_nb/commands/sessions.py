@@ -9,9 +9,10 @@ from dataclasses import asdict
 import click
 
 from mxclaw_nb.protocol import Event, Message, NotFound, Session, SessionChanges, UsageError
+from mxclaw_nb.text import one_line
 
 from .place import Call
-from .text import code, one_line, plain, table
+from .text import code, plain, table
 from .tree import HelpfulCommand, HelpfulGroup, with_call
 
 _PAGE = 1000

@@ -1,28 +1,11 @@
-"""Text for people: one line of it, and tables in markdown whose cells are only ever text."""
+"""Tables in markdown whose cells are only ever text."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
-
-
-def one_line(text: str, width: int) -> str:
-    """``text`` on one line of at most ``width`` columns (a Chinese character takes two), cut with an ellipsis."""
-    flat = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    used = 0
-    for index, char in enumerate(flat):
-        used += _columns(char)
-        if used > width:
-            kept = index
-            taken = used - _columns(char)
-            while kept and taken > width - 1:
-                kept -= 1
-                taken -= _columns(flat[kept])
-            return flat[:kept].rstrip() + "…"
-    return flat
 
 
 def plain(text: str) -> str:
@@ -44,9 +27,3 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines)
-
-
-def _columns(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

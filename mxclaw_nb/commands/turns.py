@@ -26,10 +26,10 @@ from mxclaw_nb.protocol import (
     UserInput,
 )
 from mxclaw_nb.providers import REHEARSAL_PROVIDER
+from mxclaw_nb.text import one_line
 
 from .place import Call
 from .rehearsing import ensure_rehearsal
-from .text import one_line
 
 _DRAIN_S = 5.0
 

@@ -8,6 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from mxclaw_nb.text import encodable
+
 
 class InvalidArguments(Exception):
     """The arguments cannot be used; ``str()`` is the sentence for the model."""
@@ -52,17 +54,6 @@ def validate_arguments(model: type[BaseModel], value: dict[str, Any]) -> BaseMod
         ) from None
 
 
-def replace_lone_surrogates(text: str) -> str:
-    """``text`` with surrogate pairs joined and lone ones replaced by U+FFFD: safe for UTF-8, SQLite and HTTP."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 def _complete(text: str) -> bool:
     try:
         return bool(from_json(text))
@@ -83,9 +74,9 @@ def _with_lone_surrogates(text: str, error: ValueError) -> Any:
 
 def _mended(value: Any) -> Any:
     if isinstance(value, str):
-        return replace_lone_surrogates(value)
+        return encodable(value)
     if isinstance(value, list):
         return [_mended(item) for item in value]
     if isinstance(value, dict):
-        return {replace_lone_surrogates(name): _mended(item) for name, item in value.items()}
+        return {encodable(name): _mended(item) for name, item in value.items()}
     return value

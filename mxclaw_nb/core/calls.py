@@ -33,9 +33,10 @@ from mxclaw_nb.protocol import (
     ToolStarted,
     ToolStatus,
 )
+from mxclaw_nb.text import encodable
 
 from .approvals import Approvals
-from .arguments import InvalidArguments, parse_arguments, replace_lone_surrogates, validate_arguments
+from .arguments import InvalidArguments, parse_arguments, validate_arguments
 from .duplicates import DuplicateGuard, call_key
 from .emitter import Emitter
 from .options import Services
@@ -231,7 +232,7 @@ class CallRunner:
                 **self._emitter.stamp(),
                 call_id=item.call.id,
                 name=item.call.name,
-                arguments=replace_lone_surrogates(item.call.arguments),
+                arguments=encodable(item.call.arguments),
                 summary=preview.summary,
             )
         )
@@ -244,7 +245,7 @@ class CallRunner:
             nonlocal room
             if room <= 0 or call.id not in self._open:
                 return
-            shown = replace_lone_surrogates(delta[:room])
+            shown = encodable(delta[:room])
             room -= len(shown)
             self._emitter.emit(ToolOutput(**self._emitter.stamp(), call_id=call.id, delta=shown))
 
@@ -304,7 +305,7 @@ async def _cancel_all(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def _storable(result: ToolResult) -> ToolResult:
-    content = replace_lone_surrogates(result.content)
+    content = encodable(result.content)
     if content is result.content:
         return result
     return ToolResult(content, result.status, result.exit_code, result.output_path, result.timed_out)

@@ -51,9 +51,9 @@ from mxclaw_nb.protocol import (
     new_id,
     tool_spec,
 )
+from mxclaw_nb.text import encodable
 
 from .approvals import Approvals
-from .arguments import replace_lone_surrogates
 from .calls import CallRunner
 from .channel import Channel
 from .emitter import Emitter, Stamp, finish
@@ -231,7 +231,7 @@ class Turn:
         fresh: list[Message] = []
         if not window.messages:
             fresh.append(Message(role="system", content=system_prompt(self.session.workspace), turn_id=self.id))
-        text = replace_lone_surrogates(self._user.text)
+        text = encodable(self._user.text)
         fresh.append(Message(role="user", content=text, turn_id=self.id, attachments=self._user.attachments))
         await emitter.commit(
             lambda stamp: [TurnStarted(**stamp(), input=text, model=str(self.model), mode=mode)], messages=fresh
@@ -282,10 +282,10 @@ class Turn:
         message = Message(
             role="assistant",
             id=message_id,
-            content=replace_lone_surrogates(completion.text),
+            content=encodable(completion.text),
             turn_id=self.id,
             tool_calls=completion.tool_calls,
-            reasoning=replace_lone_surrogates(completion.reasoning),
+            reasoning=encodable(completion.reasoning),
             finish_reason=completion.finish_reason,
             incomplete=incomplete,
         )
@@ -315,7 +315,7 @@ class Turn:
         try:
             if self._partial is not None and self._partial[1]:
                 message_id, parts = self._partial
-                text = replace_lone_surrogates("".join(parts))
+                text = encodable("".join(parts))
                 partial = Message(role="assistant", id=message_id, content=text, turn_id=self.id, incomplete=True)
                 messages.append(partial)
                 events.append(_message_completed(stamp(), partial))

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import cast
 
 _HELD_BYTES = 1024 * 1024  # reading stops above this until the consumer has caught up
 _NEXT_ADDRESS_S = 0.25  # RFC 8305: how long one address has before the next is tried beside it
@@ -42,9 +43,8 @@ class Connection(asyncio.Protocol):
     # The socket's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(0)  # so that pause_writing tells of anything that is not sent yet
+        self._transport = cast("asyncio.Transport", transport)  # other loops' transports are not its subclasses
+        self._transport.set_write_buffer_limits(0)  # so that pause_writing tells of anything that is not sent yet
 
     def data_received(self, data: bytes) -> None:
         self._chunks.append(data)

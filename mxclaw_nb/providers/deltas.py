@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mxclaw_nb.protocol import Completion, ReasoningDelta, StreamItem, TextDelta
+from mxclaw_nb.text import encodable
 
 from .jsontext import SurrogateJoiner
 from .toolcalls import ToolCallFolder
@@ -68,7 +69,7 @@ class CompletionFolder:
                 self._add_text(_joined(choice.get("text")), items)
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
-            self.finish_reason = "length" if reason in _LENGTH else reason
+            self.finish_reason = "length" if reason in _LENGTH else encodable(reason)
 
     def close(self, items: list[StreamItem]) -> None:
         """Give out what half a surrogate pair at the end leaves."""

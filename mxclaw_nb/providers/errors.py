@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from mxclaw_nb.protocol import ContextOverflow, ModelError
+from mxclaw_nb.text import encodable
 
-from .jsontext import has_surrogates, join_surrogates, parse_json
+from .jsontext import parse_json
 
 MAX_MESSAGE = 1000
 _HIDDEN = "[redacted]"
@@ -156,7 +157,7 @@ def model_error(
 def clean_message(text: str, secrets: Sequence[str]) -> str:
     """A provider's words as they may be shown: one line, no control characters, no secret, 1,000 characters."""
     text = _ANSI.sub(" ", text)
-    text = _CONTROL.sub(" ", join_surrogates(text) if has_surrogates(text) else text)
+    text = _CONTROL.sub(" ", encodable(text))
     text = redact(" ".join(text.split()), secrets)
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 MAX_HEAD_BYTES = 64 * 1024
 _MAX_LINE = 4096
+_START = b"HTTP/1."
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([01]) +(\d{3})(?: .*)?\Z")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
@@ -51,18 +52,31 @@ def split_head(buffer: bytes) -> tuple[ResponseHead, bytes] | None:
 
     Raises ProtocolError.
     """
-    while True:
-        end = _HEAD_END.search(buffer, 0, MAX_HEAD_BYTES)
-        if end is None:
-            if len(buffer) >= MAX_HEAD_BYTES:
-                raise ProtocolError("the head of the answer is too long")
-            if not b"HTTP/1."[: len(buffer)] == buffer[:7]:
-                raise ProtocolError("the answer is not HTTP")
-            return None
-        head = _parse_head(buffer[: end.start()])
-        buffer = buffer[end.end() :]
+    position = 0
+    while (end := _HEAD_END.search(buffer, position, position + MAX_HEAD_BYTES)) is not None:
+        head = _parse_head(buffer[position : end.start()])
+        position = end.end()
         if head.status >= 200 or head.status == 101:
-            return head, buffer
+            return head, buffer[position:]
+    if len(buffer) - position >= MAX_HEAD_BYTES:
+        raise ProtocolError("the head of the answer is too long")
+    start = buffer[position : position + len(_START)]
+    if not _START.startswith(start):
+        raise ProtocolError("the answer is not HTTP")
+    return None
+
+
+async def read_head(read: Callable[[], Awaitable[bytes]]) -> tuple[ResponseHead, bytes]:
+    """The head of the answer that ``read`` (b"" at the end) gives, and what came after it. Raises ProtocolError."""
+    received = b""
+    while (parsed := split_head(received)) is None:
+        if len(received) > 2 * MAX_HEAD_BYTES:
+            raise ProtocolError("the head of the answer is too long")  # 1xx heads without end
+        data = await read()
+        if not data:
+            raise ProtocolError("the connection was closed before an answer came")
+        received += data
+    return parsed
 
 
 def _parse_head(text: bytes) -> ResponseHead:

@@ -7,6 +7,8 @@ import re
 
 from pydantic_core import from_json, to_json
 
+from mxclaw_nb.text import encodable
+
 _ESCAPE = re.compile(
     r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|u[dD][c-fC-F][0-9a-fA-F]{2}|.)", re.S
 )
@@ -49,23 +51,7 @@ def encode_json(value: object) -> bytes:
         return to_json(value)
     except ValueError:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return join_surrogates(text).encode()
-
-
-def has_surrogates(text: str) -> bool:
-    """Whether the text holds code points that are no characters (U+D800 to U+DFFF)."""
-    if text.isascii():
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def join_surrogates(text: str) -> str:
-    """Pairs of surrogates become their character, lone ones U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return encodable(text).encode()
 
 
 def replace_lone_escapes(text: str) -> str:
@@ -89,13 +75,13 @@ class SurrogateJoiner:
 
     def feed(self, piece: str) -> str:
         """The piece as it can be shown and stored."""
-        if not self._high and not has_surrogates(piece):
+        if not self._high and encodable(piece) is piece:
             return piece
         text = self._high + piece
         self._high = ""
         if "\ud800" <= text[-1:] <= "\udbff":
             text, self._high = text[:-1], text[-1]
-        return join_surrogates(text)
+        return encodable(text)
 
     def close(self) -> str:
         """What is left: U+FFFD for half a pair that stayed alone."""

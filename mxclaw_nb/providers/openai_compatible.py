@@ -30,6 +30,7 @@ from .target import KeyFor, Target, find_target, what_is_missing
 from .urls import parse_base_url
 from .usage import cost_of, estimate_usage
 
+_SEED_BYTES = 64 * 1024
 _LIST_BYTES = 16 * 1024 * 1024
 _LIST_S = 30.0
 
@@ -156,8 +157,11 @@ def _priced(request: ModelRequest, completion: Completion, target: Target) -> Co
 
 
 def _id_seed(body: bytes) -> str:
-    """What tells the calls of one request from those of others: the same request gives the same ids."""
-    return hashlib.sha256(body).hexdigest()[:10]
+    """What tells the calls of one request from those of others: the same request gives the same ids.
+
+    The newest messages and the length do; hashing the whole of a long session would cost as much as encoding it.
+    """
+    return hashlib.sha256(b"%d %b" % (len(body), body[-_SEED_BYTES:])).hexdigest()[:10]
 
 
 def _final_error(

@@ -13,7 +13,7 @@ from urllib.request import getproxies
 
 from mxclaw_nb.protocol import ConfigurationError
 
-from .http1 import ProtocolError, request_head, split_head
+from .http1 import ProtocolError, read_head, request_head
 
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 _SOCKS_ERRORS = {
@@ -87,10 +87,7 @@ async def _connect(stream: ByteStream, proxy: Proxy, host: str, port: int) -> No
     if proxy.authorization:
         headers.append((b"Proxy-Authorization", proxy.authorization))
     stream.write(request_head(b"CONNECT", target, headers))
-    received = b""
-    while (parsed := split_head(received)) is None:
-        received += await _more(stream)
-    head, rest = parsed
+    head, rest = await read_head(stream.read)
     if not 200 <= head.status < 300:
         raise ProxyRefused(f"status {head.status}", head.status)
     if rest:

@@ -18,6 +18,7 @@ Arguments are never mended: a call that was cut keeps the text it has, and whoev
 from __future__ import annotations
 
 from mxclaw_nb.protocol import ToolCall
+from mxclaw_nb.text import encodable
 
 from .jsontext import SurrogateJoiner, encode_json, is_whole_object, replace_lone_escapes
 
@@ -198,7 +199,7 @@ def _index(value: object) -> int | None:
 def _text(value: object) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return value if isinstance(value, str) and value.strip() else None
+    return encodable(value) if isinstance(value, str) and value.strip() else None
 
 
 def _arguments(value: object) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from .connection import Connection, dial
-from .http1 import Body, ProtocolError, body_of, request_head, split_head
+from .http1 import Body, ProtocolError, body_of, read_head, request_head
 from .proxies import Proxy, ProxyRefused, authority, open_tunnel, proxy_for
 from .tls import Trust, tls_context, trust_in_environment
 
@@ -269,13 +269,7 @@ class StreamTransport(httpx.AsyncBaseTransport):
             async with asyncio.timeout(limits.write):
                 await connection.drain()
             async with asyncio.timeout(limits.read):
-                received = b""
-                while (parsed := split_head(received)) is None:
-                    data = await connection.read()
-                    if not data:
-                        raise ProtocolError("the connection was closed before an answer came")
-                    received += data
-            head, rest = parsed
+                head, rest = await read_head(connection.read)
             body = body_of(head)
         except TimeoutError:
             connection.abort()

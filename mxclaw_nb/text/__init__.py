@@ -2,11 +2,13 @@
 
 from .controls import ControlStripper, plain
 from .invisible import escape_invisible, is_invisible
+from .surrogates import encodable
 from .width import column_width, fit, one_line, text_width
 
 __all__ = [
     "ControlStripper",
     "column_width",
+    "encodable",
     "escape_invisible",
     "fit",
     "is_invisible",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from mxclaw_nb.core.arguments import InvalidArguments, parse_arguments, replace_lone_surrogates, validate_arguments
+from mxclaw_nb.core.arguments import InvalidArguments, parse_arguments, validate_arguments
+from mxclaw_nb.text import encodable
 
 
 class ReadFile(BaseModel):
@@ -43,8 +44,8 @@ def test_s43_the_halves_of_an_escaped_pair_become_one_character() -> None:
 
 def test_s44_half_a_pair_is_replaced_and_nothing_raises() -> None:
     assert parse_arguments('{"a":"\\ud83d x", "b":["\\udc00"]}') == {"a": "\ufffd x", "b": ["\ufffd"]}
-    assert replace_lone_surrogates("a\ud83d") == "a\ufffd"
-    assert replace_lone_surrogates("\ud83c\udf78") == "\U0001f378"
+    assert encodable("a\ud83d") == "a\ufffd"
+    assert encodable("\ud83c\udf78") == "\U0001f378"
 
 
 def test_f22_a_windows_path_survives() -> None:
