@@ -43,7 +43,8 @@ def open_request(connection: sqlite3.Connection, no: int, token: str, request: P
         " choices, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             encodable(request.request_id), no, token, encodable(request.turn_id), encodable(request.call_id),
-            encodable(request.name), encodable(request.summary), request.detail.kind, encodable(request.detail.text), encodable(request.reason),
+            encodable(request.name), encodable(request.summary), request.detail.kind,
+            encodable(request.detail.text), encodable(request.reason),
             json.dumps(request.choices), encodable(request.timestamp),
         ),
     )  # fmt: skip
