@@ -404,6 +404,16 @@ def test_informational_heads_are_passed_over() -> None:
     assert outcome.error is None
 
 
+def test_informational_heads_without_end_are_given_up() -> None:
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+
+    outcome, _ = play(script)
+    assert type(outcome.error) is ModelError
+    assert "too long" in outcome.error.message
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_to_another_host_is_explained_and_not_followed(status: int) -> None:
     with Loopback([GOOD]) as other:
