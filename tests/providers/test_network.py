@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import datetime
+import hashlib
 import ipaddress
 import ssl
 import threading
@@ -22,6 +23,7 @@ from mxclaw_nb.protocol import Completion, ConfigurationError, ModelError, Setti
 from mxclaw_nb.providers.proxies import proxy_for
 from tests.providers.loopback import BOUND_S, STOP, Loopback, Outcome, ask, delta, frames, run, stream
 
+NAME = "tests' own authority"
 GOOD = stream(frames(delta(content="hi"), STOP))
 VARIABLES = (
     "HTTP_PROXY",
@@ -158,11 +160,22 @@ class Authority:
     server: ssl.SSLContext
 
 
+def subject_hash(common_name: str) -> str:
+    """The file name under which OpenSSL looks for an authority in a folder (X509_NAME_hash of a bare common name)."""
+
+    def der(tag: int, content: bytes) -> bytes:
+        return bytes((tag, len(content))) + content
+
+    oid = der(0x06, b"\x55\x04\x03")
+    name = der(0x31, der(0x30, oid + der(0x0C, common_name.lower().encode())))
+    return hashlib.sha1(name).digest()[:4][::-1].hex()
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     folder = tmp_path_factory.mktemp("authority")
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests' own authority")])
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     now = datetime.datetime.now(datetime.UTC)
 
     def build(subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -196,14 +209,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     )
     hashed = folder / "hashed"
     hashed.mkdir()
-    context = ssl.create_default_context()
-    context.load_verify_locations(bundle)
-    import subprocess
-
-    name = subprocess.run(
-        ["openssl", "x509", "-hash", "-noout", "-in", bundle], capture_output=True, text=True, timeout=20
-    )
-    (hashed / f"{name.stdout.strip()}.0").write_bytes(bundle.read_bytes())
+    (hashed / f"{subject_hash(NAME)}.0").write_bytes(bundle.read_bytes())
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(chain)
     return Authority(bundle, hashed, server)
