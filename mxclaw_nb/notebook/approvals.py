@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 
 from mxclaw_nb.protocol import Answer, Choice, PermissionRequested
@@ -13,6 +15,9 @@ from .widgets import Widget, button, close_all, column, html, row, text_field
 
 DETAIL_CHARACTERS = 200_000
 """The most that a page is given of one detail; if there is more, the question says so and does not hide it."""
+
+_VALUE_S = 0.3
+"""How long after Enter the field's value is read, in seconds."""
 
 _BUTTONS: dict[Choice, tuple[str, str, str]] = {
     "allow_once": ("Allow once", "Do this now, and ask again the next time", "success"),
@@ -49,7 +54,10 @@ class Question:
         self._give = give
         self._detail = html(question_html(request), width="auto")
         self._buttons = [self._button(choice) for choice in request.choices]
-        self._word = text_field("why not, or what to do instead", "A word to the model that goes with the denial")
+        self._loop = asyncio.get_running_loop()
+        self._word = text_field(
+            "why not, or what to do instead", "A word to the model that goes with the denial", self._entered
+        )
         self._send = button("Deny with this note", "Deny, and tell the model what you wrote", self._deny_with_word)
         self._state = html("", margin="0 0 0 8px")
         self.box = column(
@@ -68,6 +76,15 @@ class Question:
 
     def _deny_with_word(self) -> None:
         self._give(Answer("deny", self._word.value.strip()))
+
+    def _entered(self) -> None:
+        """Enter in the field: the page sends that before the value, which is a message behind."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the turn is over
+            self._loop.call_soon_threadsafe(self._loop.call_later, _VALUE_S, self._deny_if_written)
+
+    def _deny_if_written(self) -> None:
+        if self._word.value.strip() and not self._word.disabled:
+            self._deny_with_word()
 
     def freeze(self, answer: Answer) -> None:
         """An answer was given here: no second one, and say so at once."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import time
 from collections.abc import Callable
 
 _LOG = logging.getLogger(__name__)
@@ -17,34 +15,43 @@ _SHARE = 8
 
 
 class Painter:
-    """Calls ``paint`` on the running loop, with at least ``interval_s`` seconds between two calls."""
+    """Calls ``paint`` on the running loop until it is stopped, at least ``interval_s`` seconds between two calls."""
 
     def __init__(self, paint: Callable[[], None], interval_s: float) -> None:
         self._paint = paint
         self._interval_s = interval_s
-        self._changed = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._loop = asyncio.get_running_loop()
+        self._earliest = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self._schedule(0.0)
 
     def changed(self) -> None:
         """There is something new. On the loop's thread only."""
-        self._changed.set()
+        self._schedule(0.0)
 
-    async def _run(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), IDLE_S)
-            self._changed.clear()
-            began = time.perf_counter()
-            try:
-                self._paint()
-            except Exception:  # noqa: BLE001 - logged; see below
-                # A picture that fails must not fail the turn; the next one may succeed.
-                _LOG.exception("the view could not be painted")
-            cost = time.perf_counter() - began
-            await asyncio.sleep(max(self._interval_s, cost * _SHARE))
-
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """No call is made after this."""
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({self._task}, timeout=1)
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _schedule(self, delay_s: float) -> None:
+        when = max(self._loop.time() + delay_s, self._earliest)
+        if self._stopped or (self._timer is not None and self._timer.when() <= when):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        began = self._loop.time()
+        try:
+            self._paint()
+        except Exception:  # noqa: BLE001 - a picture that fails must not fail the turn; it is logged
+            _LOG.exception("the view could not be painted")
+        now = self._loop.time()
+        self._earliest = now + max(self._interval_s, (now - began) * _SHARE)
+        self._schedule(IDLE_S)

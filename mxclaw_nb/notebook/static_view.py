@@ -53,7 +53,7 @@ class StaticView:
         for task in self._asking:
             task.cancel()
         if self._painter is not None:
-            await self._painter.stop()
+            self._painter.stop()
         if not self.state.ended:
             self.state.end("interrupted")
         self._paint()

@@ -78,7 +78,7 @@ margin:2px;flex:0 0 auto;max-width:100%;white-space:normal;border:1px solid var(
 .mxc-bar{background:var(--jp-layout-color2,#8881);align-items:center}
 .mxc-asks{border-left:3px solid var(--jp-warn-color1,#b26a00);padding:4px 8px}
 .mxc-asks pre{max-height:20em}
-.mxc-stream{padding:4px 10px}
+.mxc-stream{padding:4px 10px}.mxc-live .mxc-stream>.widget-html{flex:0 0 auto}
 """
 
 

@@ -105,7 +105,7 @@ class LiveView:
         try:
             for task in self._asking:
                 task.cancel()
-            await self._painter.stop()
+            self._painter.stop()
             if not self.state.ended:
                 self.state.end("interrupted")
         finally:

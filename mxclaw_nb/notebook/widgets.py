@@ -38,10 +38,20 @@ def button(label: str, tooltip: str, on_click: Callable[[], None], *, style: str
     return widget
 
 
-def text_field(placeholder: str, label: str) -> Widget:
-    return ipywidgets.Text(
-        placeholder=placeholder, tooltip=label, layout=ipywidgets.Layout(flex="1 1 14em", width="auto", margin="2px")
+def text_field(placeholder: str, label: str, on_enter: Callable[[], None]) -> Widget:
+    """A field whose value comes when it is left, or just after Enter; ``on_enter`` may be called on any thread.
+
+    Value by value, as it is typed, the page holds back all but the first until the kernel has answered: a button that
+    is pressed meanwhile would overtake the rest.
+    """
+    widget = ipywidgets.Text(
+        placeholder=placeholder,
+        tooltip=label,
+        continuous_update=False,
+        layout=ipywidgets.Layout(flex="1 1 14em", width="auto", margin="2px"),
     )
+    widget.on_msg(lambda _widget, content, _buffers: on_enter() if content.get("event") == "submit" else None)
+    return widget
 
 
 def bundle(widget: Widget, fallback: Mapping[str, str]) -> dict[str, object]:
@@ -106,7 +116,8 @@ class Pulse:
         try:
             if not self.felt:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(felt.wait(), timeout_s)
+                    async with asyncio.timeout(timeout_s):
+                        await felt.wait()
             return self.felt
         finally:
             self._target.unobserve(on_change, "width")
