@@ -18,6 +18,7 @@ from .schema import migrate
 
 BUSY_S = 5.0
 FILE_NAME = "mx-claw.db"
+LOG_BYTES = 16 * 1024 * 1024  # what the write-ahead log is cut back to after a large transaction
 _LOG = logging.getLogger(__name__)
 _FileId = tuple[int, int]
 
@@ -26,8 +27,9 @@ class Connection:
     """One SQLite connection, for one thread at a time, with the identity of the file that it was opened on."""
 
     def __init__(self, raw: sqlite3.Connection, path: Path, file: _FileId, describe: Callable[[Exception], StoreError]):
-        self.raw, self._path, self._file, self._describe = raw, path, file, describe
+        self.raw, self._path, self._file, self._describe = raw, os.fspath(path), file, describe
         self._durable: bool | None = None
+        self._has_log: bool | None = None
 
     def is_current(self) -> bool:
         """False once the file was renamed or removed: what would be written now, nobody would ever see."""
@@ -37,10 +39,14 @@ class Connection:
     def transaction(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
         """A write transaction, begun IMMEDIATE: all of it or nothing. A durable one survives a power cut.
 
+        Without a write-ahead log every one is durable, since a power cut in one that is not could damage the file.
         Raises StoreError for every error of SQLite.
         """
         raw = self.raw
         try:
+            if self._has_log is None:
+                self._has_log = raw.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+            durable = durable or not self._has_log
             if self._durable is not durable:
                 raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._durable = durable
@@ -73,7 +79,7 @@ class Connection:
             self.raw.close()
 
 
-def file_id(path: Path) -> _FileId | None:
+def file_id(path: Path | str) -> _FileId | None:
     """Which file lies at ``path``; None if there is none, or none that we may see."""
     try:
         status = os.stat(path)
@@ -184,10 +190,13 @@ class Database:
             _tighten(Path(f"{self.path}{suffix}"), 0o600)
 
     def _connect(self) -> sqlite3.Connection:
-        raw = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        # mode=rw: a connection never makes the file, which would be open to others for a moment.
+        name = self.path.absolute().as_uri() + "?mode=rw"
+        raw = sqlite3.connect(name, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         raw.execute("PRAGMA temp_store = MEMORY")
         raw.execute("PRAGMA fullfsync = 1")  # macOS: fsync alone leaves data in the drive's cache
         raw.execute("PRAGMA cell_size_check = 1")
+        raw.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         raw.execute("PRAGMA trusted_schema = 0")
         return raw
 

@@ -206,12 +206,15 @@ class SqliteStore(SessionStore):
 
     async def messages(self, session_id: str, *, after: int = 0, limit: int | None = None) -> Sequence[Message]:
         """Messages with a position greater than ``after``, in order. Raises NotFound."""
+        after = min(after, sessions.OPEN_END)
+        limit = None if limit is None else max(0, min(limit, sessions.OPEN_END))
         return await self._read(lambda raw: transcript.messages(raw, sessions.number_of(raw, session_id), after, limit))
 
     async def events(
         self, session_id: str, *, after: int = 0, limit: int = 1000, turn_id: str | None = None
     ) -> Sequence[Event]:
         """Committed events with a sequence number greater than ``after``, in order. Raises NotFound."""
+        after = min(after, sessions.OPEN_END)
         return await self._read(
             lambda raw: event_log.read(
                 raw, sessions.number_of(raw, session_id), after=after, limit=limit, turn_id=turn_id

@@ -111,12 +111,16 @@ class SqliteTurnWriter:
 
     def _number_above(self, last: int) -> int | None:
         """As ``next_sequence`` but above ``last``, and never waiting: None if there is none at hand."""
-        with self._numbers:
+        if not self._numbers.acquire(blocking=False):
+            return None  # whoever holds it may be waiting for a block from this very thread
+        try:
             number = max(self._next, last + 1)
             if number > self._block_end:
                 return None
             self._next = number + 1
             return number
+        finally:
+            self._numbers.release()
 
     # Batches
 
