@@ -181,6 +181,7 @@ def read_in(pieces: list[bytes], content_type: str) -> list[StreamItem]:
 SPELLINGS = {
     "as-it-is": lambda body: body,
     "crlf": lambda body: body.replace(b"\n", b"\r\n"),
+    "several-lines": lambda body: body.replace(b'"choices"', b'\ndata: "choices"').replace(b"\n", b"\r\n"),
     "cr": lambda body: body.replace(b"\n", b"\r"),
     "bom": lambda body: b"\xef\xbb\xbf" + body,
     "comments": lambda body: body.replace(b"\n\n", b"\n\n: x\n\n:\n"),
