@@ -33,7 +33,7 @@ from .workers import carried_through, settled
 from .writer import BATCH_S, Writer
 
 BLOCK = 1_000
-REFILL = 500
+LARGEST_BLOCK = 16_000  # each further block of a turn is twice the last: a burst waits for the disk a few times only
 RETRY_S = 1.0
 BACKLOG = 20_000  # events kept in memory while the disk refuses them; beyond it deltas are given up
 NUMBERS_WAIT_S = 10.0
@@ -62,8 +62,8 @@ class SqliteTurnWriter:
         self._session, self._writer = session, writer
         self._given_up, self._answered = given_up, answered
         self._numbers = threading.Lock()
-        self._first, self._next, self._block_end = first, first, first + BLOCK - 1
-        self._reservation: Future[int] | None = None
+        self._first, self._next, self._block = first, first, range(first, first + BLOCK)
+        self._reservation: Future[range] | None = None
         self._pending: deque[Event] = deque()
         self._arming = threading.Lock()
         self._armed = False
@@ -85,11 +85,12 @@ class SqliteTurnWriter:
         Raises StoreError if none can be reserved, LeaseLost if the session is no longer ours.
         """
         with self._numbers:
-            if self._next > self._block_end:
+            if self._next >= self._block.stop:
                 self._enter_next_block()
             number = self._next
             self._next = number + 1
-            if self._block_end - number < REFILL and self._reservation is None and not self._over:
+            half_used = self._block.stop - number <= len(self._block) // 2
+            if half_used and self._reservation is None and not self._over:
                 self._reservation = self._writer.submit(self._reserve)
             return number
 
@@ -100,14 +101,16 @@ class SqliteTurnWriter:
         if reservation is None or (reservation.done() and reservation.exception() is not None):
             reservation = self._writer.submit(self._reserve)
         try:
-            first = reservation.result(NUMBERS_WAIT_S)
+            self._block = reservation.result(NUMBERS_WAIT_S)
         except TimeoutError as error:
             raise StoreError("The session store is too slow to number events; try again.") from error
-        self._next, self._block_end = first, first + BLOCK - 1
+        self._next = self._block.start
 
-    def _reserve(self, connection: Connection) -> int:
+    def _reserve(self, connection: Connection) -> range:
+        size = min(2 * len(self._block), LARGEST_BLOCK)
         with self._fenced(connection, durable=True) as raw:
-            return reserve_block(raw, self._session)
+            first = reserve_block(raw, self._session, size)
+        return range(first, first + size)
 
     def _number_above(self, last: int) -> int | None:
         """As ``next_sequence`` but above ``last``, and never waiting: None if there is none at hand."""
@@ -115,7 +118,7 @@ class SqliteTurnWriter:
             return None  # whoever holds it may be waiting for a block from this very thread
         try:
             number = max(self._next, last + 1)
-            if number > self._block_end:
+            if number >= self._block.stop:
                 return None
             self._next = number + 1
             return number
@@ -356,8 +359,8 @@ class SqliteTurnWriter:
             raise
 
 
-def reserve_block(connection: sqlite3.Connection, session: int) -> int:
+def reserve_block(connection: sqlite3.Connection, session: int, size: int = BLOCK) -> int:
     """Reserve the next numbers of a session for good; the first of them."""
-    connection.execute("UPDATE sessions SET reserved_sequence = reserved_sequence + ? WHERE no = ?", (BLOCK, session))
+    connection.execute("UPDATE sessions SET reserved_sequence = reserved_sequence + ? WHERE no = ?", (size, session))
     row = connection.execute("SELECT reserved_sequence FROM sessions WHERE no = ?", (session,)).fetchone()
-    return int(row[0]) - BLOCK + 1
+    return int(row[0]) - size + 1

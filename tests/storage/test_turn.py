@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from mxclaw_nb.protocol import (
     event_to_json,
 )
 from mxclaw_nb.storage import SqliteStore
+from mxclaw_nb.storage import turn as turn_module
 
 from .conftest import Turn, begin, until, with_store
 
@@ -171,6 +173,27 @@ def test_numbers_are_durable_before_they_are_given(home: Path) -> None:
         with sqlite3.connect(home / "mx-claw.db") as connection:
             assert connection.execute("SELECT max(reserved_sequence) FROM sessions").fetchone()[0] >= number
         connection.close()
+
+    with_store(home, work)
+
+
+def test_a_burst_waits_for_few_blocks_of_numbers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    reserve = turn_module.reserve_block
+
+    def counted(connection: sqlite3.Connection, session: int, size: int) -> int:
+        sizes.append(size)
+        return reserve(connection, session, size)
+
+    monkeypatch.setattr(turn_module, "reserve_block", counted)
+
+    async def work(store: SqliteStore) -> None:
+        turn = await started(store)
+        numbers = [turn.writer.next_sequence() for _ in range(60_000)]
+        assert all(earlier < later for earlier, later in pairwise(numbers))
+        assert sizes[:4] == [2_000, 4_000, 8_000, 16_000]
+        assert len(sizes) <= 7
+        assert max(sizes) == turn_module.LARGEST_BLOCK
 
     with_store(home, work)
 
