@@ -7,10 +7,13 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+from mxclaw_nb.files import locked
+
 SMALL = 4 * 1024 * 1024  # bytes; up to here a full check at each start costs a few milliseconds
+LOCK_S = 30.0  # how long a check of the whole file by another process may take
 SHORTEST = 512  # bytes: one page of the smallest size
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 
@@ -63,10 +66,10 @@ def _malformed(verdict: str) -> sqlite3.DatabaseError:
 def set_aside(path: Path, still_damaged: Callable[[], bool]) -> Path | None:
     """Rename the database with its companion files and return its new path.
 
-    None if, once no other process was at it, ``still_damaged`` said no: somebody else set it aside first.
-    Raises OSError.
+    None if, once no other process was at it, ``still_damaged`` said no: somebody else set it aside first. The lock
+    is a file of its own: closing the database's would drop SQLite's locks on it. Raises OSError.
     """
-    with _alone(path.with_name(path.name + ".lock")):
+    with locked(path.with_name(path.name + ".lock"), LOCK_S):
         if not path.exists() or not still_damaged():
             return None
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -75,19 +78,3 @@ def set_aside(path: Path, still_damaged: Callable[[], bool]) -> Path | None:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(f"{path}{suffix}", f"{target}{suffix}")
         return target
-
-
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """One process at a time. The lock is a file of its own: closing the database would drop SQLite's locks."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-    try:
-        try:
-            import fcntl
-        except ImportError:  # Windows: a file that is open elsewhere cannot be renamed at all
-            yield
-        else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-    finally:
-        os.close(descriptor)

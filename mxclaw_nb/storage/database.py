@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from mxclaw_nb.files import make_private_dir
 from mxclaw_nb.protocol import StoreError
 
 from .damage import COMPANIONS, is_damage, probe, refuse_scrap, set_aside
@@ -178,16 +181,25 @@ class Database:
 
         An existing database is never opened for this: closing it again would drop SQLite's locks on it.
         """
-        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _tighten(self.home, 0o700)
+        make_private_dir(self.home)
         try:
             descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         except FileExistsError:
-            pass
+            if not os.access(self.path, os.W_OK):  # SQLite would quietly open it for reading only
+                raise PermissionError(errno.EACCES, f"{FILE_NAME} may not be written") from None
         else:
             os.close(descriptor)
+            os.chmod(self.path, 0o600)  # the umask may have taken our own rights away
+        self._tighten()
+
+    def _tighten(self) -> None:
+        """Take away what others may do with the files; by their names only."""
         for suffix in COMPANIONS:
-            _tighten(Path(f"{self.path}{suffix}"), 0o600)
+            name = f"{self.path}{suffix}"
+            with contextlib.suppress(FileNotFoundError, PermissionError):  # somebody else's stays as it is
+                mode = stat.S_IMODE(os.stat(name).st_mode)
+                if mode & 0o177:
+                    os.chmod(name, mode & 0o600)
 
     def _connect(self) -> sqlite3.Connection:
         # mode=rw: a connection never makes the file, which would be open to others for a moment.
@@ -209,8 +221,7 @@ class Database:
         probe(raw, thorough=suspect)
         if suspect:
             self._suspect.unlink(missing_ok=True)
-        for suffix in COMPANIONS:
-            _tighten(Path(f"{self.path}{suffix}"), 0o600)
+        self._tighten()
 
     def _choose_journal(self, raw: sqlite3.Connection) -> None:
         """WAL where the file system bears it; never away from a WAL that others may be using."""
@@ -267,13 +278,6 @@ class Database:
         except sqlite3.Error as error:
             return is_damage(error)
         return False
-
-
-def _tighten(path: Path, mode: int) -> None:
-    """Take away what others may do with the path; by its name only. What belongs to someone else stays as it is."""
-    with contextlib.suppress(FileNotFoundError, PermissionError):
-        if os.stat(path).st_mode & 0o777 != mode:
-            os.chmod(path, mode)
 
 
 def _sentence(error: Exception, home: Path) -> str:
