@@ -19,6 +19,7 @@ _PATIENCE_S = 1.0
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit by its status. Errors go to standard error as ``code: sentence``."""
+    _fill_standard_descriptors()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words == ["--version"]:
         print(f"mxclaw {__version__}")
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         status = asyncio.run(_run(words, terminated))
     except MxclawError as error:
-        print(f"{error.code}: {error}", file=sys.stderr)
+        print(f"{error.code}: {error}", file=sys.stderr or open(os.devnull, "w"))  # noqa: SIM115  # we are leaving
         status = error.exit_status
     except (KeyboardInterrupt, asyncio.CancelledError):
         status = EXIT_TERMINATED if terminated else EXIT_CANCELLED
@@ -64,10 +65,20 @@ async def _run(words: list[str], terminated: list[int]) -> int:
         await frontend.drain(_PATIENCE_S)
 
 
+def _fill_standard_descriptors() -> None:
+    """Started with one of them closed, the next file that is opened would become our standard output or error."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def _leave(status: int) -> None:
     """Exit without a complaint about a reader that has gone away."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)

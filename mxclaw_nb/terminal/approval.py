@@ -133,7 +133,11 @@ class Approvals:
         with keyboard.single_keys():
             self._put_question(self._wording(event))
             while True:
-                pressed = _KEYS.get((await keyboard.read()).strip("\r\n").lower())
+                keys = await keyboard.read()
+                if not keys:
+                    self._put_question(self._wording(event))
+                    continue
+                pressed = _KEYS.get(keys.strip("\r\n").lower())
                 if pressed == "message":
                     return await self._read_message(keyboard)
                 if pressed is not None and pressed in event.choices:
@@ -144,7 +148,7 @@ class Approvals:
         self._output.write("Tell the model (Enter sends): ")
         self.typing = True
         with keyboard.whole_lines(echo=True):
-            return Answer("deny", (await keyboard.read()).strip())
+            return Answer("deny", (await keyboard.read_line()).strip())
 
     def _wording(self, event: PermissionRequested) -> str:
         offers = {"allow_once": "[y] once", "allow_session": "[s] session", "deny": "[n] deny"}
@@ -155,6 +159,7 @@ class Approvals:
         return "/".join(word[1] for word in words) + "/m? "
 
     def _put_question(self, question: str) -> None:
+        self._hide_question()
         self._question = question
         self._console.print(Text(question, "bold yellow"), end="", soft_wrap=True)
 

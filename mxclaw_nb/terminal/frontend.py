@@ -124,6 +124,8 @@ class TerminalFrontend:
             except EndOfInput:
                 shown.write("\n")
                 return ""
+        if self._stdin is None:
+            return ""
         line: str = await asyncio.to_thread(self._stdin.readline)
         return line.rstrip("\r\n")
 
@@ -133,7 +135,7 @@ class TerminalFrontend:
         with keyboard.whole_lines(echo=echo):
             shown.write(prompt)
             await shown.drain()
-            return await keyboard.read()
+            return await keyboard.read_line()
 
     # -- turns
 

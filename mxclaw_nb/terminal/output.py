@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import threading
 import time
@@ -29,13 +30,13 @@ class Output:
     dropped, ``broken`` is true and ``on_broken`` is called once, from the writing thread.
     """
 
-    def __init__(self, stream: TextIO, *, on_broken: Callable[[], None] | None = None) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO | None, *, on_broken: Callable[[], None] | None = None) -> None:
+        self._stream = stream if stream is not None else io.StringIO()
         self.on_broken = on_broken
-        self.broken = False
-        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+        self.broken = stream is None  # started with a closed descriptor: nobody can be told anything
+        self.encoding = getattr(self._stream, "encoding", None) or "utf-8"
         try:
-            self._descriptor: int | None = stream.fileno()
+            self._descriptor: int | None = self._stream.fileno()
         except (OSError, ValueError, AttributeError):
             self._descriptor = None  # a stream of Python's own, as under a test runner
         self._changed = threading.Condition()

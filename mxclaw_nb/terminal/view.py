@@ -210,6 +210,6 @@ class _Totals:
             f"{about}{sum(request.output_tokens for request in self._requests):,} out",
         ]
         costs = [request.cost for request in self._requests if request.cost is not None]
-        if costs and len(costs) == len(self._requests):
+        if len(costs) == len(self._requests) and sum(costs) > 0:
             facts.append(f"${sum(costs):.4f}")
         return facts

@@ -208,6 +208,78 @@ def test_a_command_reads_no_key_of_the_person(
     assert "│ 0" in terminal.text()
 
 
+@pytest.fixture
+def shell(workspace: Path) -> Iterator[Terminal]:
+    """An interactive bash with job control, in the workspace."""
+    words = ["bash", "--norc", "--noprofile", "-i"]
+    terminal = Terminal(words, cwd=str(workspace), rows=60, environment={"PS1": "shell> "})
+    terminal.wait_for("shell>")
+    yield terminal
+    terminal.close()
+
+
+COMMAND = f"{sys.executable} -m mxclaw_nb run --model rehearsal/quickstart 'run a command'"
+
+
+def test_a_question_survives_ctrl_z_and_fg(shell: Terminal) -> None:
+    shell.press(f"{COMMAND}\r")
+    shell.wait_for(QUESTION)
+    shell.press("\x1a")
+    shell.wait_for("Stopped")
+    shell.press("echo mi''ne\r")
+    shell.wait_for("mine")
+    shell.press("fg\r")
+    shell.wait_for(QUESTION, times=2)
+    shell.press("y")
+    shell.wait_for("✓ allowed once")
+    shell.press("\recho status $?\r")
+    shell.wait_for("status 0")
+
+
+def test_in_the_background_it_waits_to_be_brought_back_and_reads_nothing(shell: Terminal) -> None:
+    shell.press(f"{COMMAND} &\r")
+    shell.wait_for("wants to run")
+    shell.press("echo mi''ne\r")
+    shell.wait_for("mine")
+    assert QUESTION not in shell.text()
+    assert "Stopped" not in shell.text()
+    shell.press("fg\r")
+    shell.wait_for(QUESTION)
+    shell.press("n")
+    shell.wait_for("✗ denied")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_are_no_disaster(workspace: Path, closed: str) -> None:
+    command = f"exec {sys.executable} -m mxclaw_nb run --model rehearsal/quickstart 'show a table' {closed}"
+    done = subprocess.run(["bash", "-c", command], cwd=workspace, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    if ">&-" not in closed.replace("2>&-", ""):
+        assert b"| tool |" in done.stdout
+
+
+def test_a_terminal_that_is_closed_ends_the_turn(run: Callable[..., Terminal]) -> None:
+    terminal = run("run a command")
+    terminal.wait_for(QUESTION)
+    os.close(terminal.process.child_fd)
+    pid, status = _wait_for_child(terminal.process.pid)
+    assert pid == terminal.process.pid
+    assert os.waitstatus_to_exitcode(status) == 143
+    terminal.process.closed = True
+
+
+def _wait_for_child(pid: int) -> tuple[int, int]:
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return ended, status
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    raise AssertionError("the program outlives its terminal")
+
+
 # -- in pipes
 
 
