@@ -38,10 +38,12 @@ def question_html(request: PermissionRequested) -> str:
     lines = detail.text.count("\n") + 1
     count = f'<span class="mxc-time">{lines} lines</span>' if lines > 12 else ""
     shown = detail_html(detail) if detail.text.strip() else ""
+    # A command is below in full; twice on one screen is once too often.
+    summary = "" if detail.kind == "command" and shown else text_to_html(one_line(request.summary, 300))
     return (
         f'<div class="mxc" role="alert"><div class="mxc-ask"><span class="mxc-i" aria-hidden="true">?</span> '
         f'<b>Allow <span class="mxc-name">{text_to_html(one_line(request.name, 60))}</span>?</b> '
-        f"{text_to_html(one_line(request.summary, 300))} {count}</div>{shown}{warning}"
+        f"{summary} {count}</div>{shown}{warning}"
         f'<div class="mxc-dim">{text_to_html(one_line(request.reason, 300))}</div></div>'
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from mxclaw_nb.protocol import Detail
@@ -56,8 +57,17 @@ def answer_words(call: Call) -> str:
 
 def title(call: Call, limit: int = 160) -> str:
     """The call on one line of plain text."""
-    summary = one_line(call.summary or call.arguments, limit)
+    summary = one_line(call.summary or _values(call.arguments), limit)
     return summary.removeprefix(call.name).lstrip(" :") if summary.startswith(call.name) else summary
+
+
+def _values(arguments: str) -> str:
+    """The values of a JSON object, for a call that nobody summarised; the text itself if it is none."""
+    try:
+        parsed = json.loads(arguments)
+    except ValueError:
+        return arguments
+    return " ".join(str(value) for value in parsed.values()) if isinstance(parsed, dict) else arguments
 
 
 def pre(content: str, label: str) -> str:
@@ -101,15 +111,17 @@ def head_html(call: Call, *, seconds: float | None = None) -> str:
     _, glyph, _ = _LOOKS[call.status]
     icon = '<span class="mxc-spin"></span>' if call.status == "running" else glyph
     shown = seconds if seconds is not None else call.duration_ms / 1000 if call.duration_ms else None
-    notes = [note for note in (f"exit {call.exit_code}" if call.exit_code else "", answer_words(call)) if note]
+    notes = [f"exit {call.exit_code}"] if call.exit_code else []
     if shown is not None:
         notes.append(duration(shown))
+    answer = answer_words(call)
     return (
         f'<span class="mxc-i" aria-hidden="true">{icon}</span> '
         f'<span class="mxc-sr">{status_words(call)}: </span>'
         f'<span class="mxc-name">{text_to_html(one_line(call.name, 60))}</span> '
         f'<span class="mxc-sum">{text_to_html(title(call))}</span> '
-        f'<span class="mxc-time">{text_to_html(" · ".join(notes))}</span>'
+        f'<span class="mxc-time"><span class="mxc-opt">{text_to_html(answer)}{" · " if answer and notes else ""}</span>'
+        f"{' · '.join(notes)}</span>"
     )
 
 

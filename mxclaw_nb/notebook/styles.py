@@ -47,7 +47,7 @@ border-radius:4px;line-height:1.4}
 .mxc-add,.mxc-del,.mxc-hunk{display:block;min-height:1.4em}
 .mxc-add{background:#2da44e26}.mxc-del{background:#cf222e26}.mxc-hunk{color:var(--mxc-dim)}
 .mxc-esc{background:var(--mxc-bad);color:#fff;border-radius:2px;padding:0 2px}
-.mxc.mxc .mxc-text{margin:6px 0}.mxc.mxc .mxc-text>:first-child{margin-top:0}
+.mxc.mxc .mxc-text{padding:5px 0}.mxc.mxc .mxc-text>:first-child{margin-top:0}
 .mxc.mxc .mxc-text>:last-child{margin-bottom:0}
 .mxc.mxc :is(h1,h2,h3,h4,h5,h6){font-size:1.1em;margin:.8em 0 .3em;
 font-weight:600}

@@ -125,6 +125,9 @@ class LiveView:
                 self._keep_only(shown)
             else:
                 close_all(self.box)
+            # Those that were made and not shown any more; closing one twice does nothing.
+            for left in (*(question_.box for question_ in self._questions.values()), *self._cards.values()):
+                close_all(left)
 
     def _keep_only(self, shown: Widget) -> None:
         children = self.box.children

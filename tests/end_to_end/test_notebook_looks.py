@@ -1,4 +1,4 @@
-"""Pictures of a turn in both front ends, light and dark, narrow and wide, for whoever changes the looks; and figures."""
+"""Pictures of a turn in both front ends, light and dark, narrow and wide; nothing overflows, all of it is legible."""
 
 from __future__ import annotations
 
@@ -40,16 +40,18 @@ with open("data.csv", newline="") as handle:
 OVERFLOW = """() => { const box = document.querySelector('.mxc-live') || document.querySelector('.mxc-rec');
                       return box.scrollWidth - box.clientWidth }"""
 CONTRAST = """() => {
-  const luminance = c => { const v = c.map(x => { x /= 255; return x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4 });
+  const linear = x => { x /= 255; return x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4 };
+  const luminance = c => { const v = c.map(linear);
                            return .2126 * v[0] + .7152 * v[1] + .0722 * v[2] };
   const parse = s => (s.match(/[\\d.]+/g) || []).map(Number);
   const over = (top, under) => { const a = top.length > 3 ? top[3] : 1;
                                  return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a)) };
   const ground = e => { const layers = []; for (let x = e; x; x = x.parentElement) {
-      const c = parse(getComputedStyle(x).backgroundColor); if (c.length && !(c.length > 3 && c[3] === 0)) layers.push(c) }
+      const c = parse(getComputedStyle(x).backgroundColor);
+      if (c.length && !(c.length > 3 && c[3] === 0)) layers.push(c) }
       return layers.reverse().reduce((under, top) => over(top, under), [255, 255, 255]) };
   let worst = [99, ''];
-  for (const e of document.querySelectorAll('.mxc-rec span, .mxc-rec b, .mxc-rec p, .mxc-rec code, .mxc-rec td')) {
+  for (const e of document.querySelectorAll('.mxc-rec :is(span, b, p, code, td, li):not(.mxc-i)')) {
       if (!e.innerText.trim() || e.closest('mjx-container') || e.closest('.mxc-sr') || !e.offsetParent) continue;
       const back = ground(e), front = over(parse(getComputedStyle(e).color), back);
       const [a, b] = [luminance(front), luminance(back)].sort((x, y) => y - x);
