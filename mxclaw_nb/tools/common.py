@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from os.path import expanduser
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from ..files import run_in_thread
-from ..protocol import CallPreview, Target, ToolContext
+from ..protocol import CallPreview, Target, ToolContext, ToolFailure
 from ..workspace import Place, Workspace, quoted, shown
+
+T = TypeVar("T")
 
 LIST_BYTES = 100_000
 """UTF-8 bytes of a list of names that the model is given at most."""
@@ -28,9 +31,18 @@ def workspace_of(context: ToolContext) -> Workspace:
     return Workspace(context.workspace, home=context.home, readable=(context.outputs,))
 
 
+async def on_thread(work: Callable[[], T], *, on_cancel: Callable[[], None] = lambda: None) -> T:
+    """Run a tool's work beside the loop. Raises ToolFailure for whatever the file system refuses."""
+    try:
+        return await run_in_thread(work, on_cancel=on_cancel, grace_s=0.9)
+    except OSError as error:
+        path = f" {quoted(str(error.filename))}" if error.filename else ""
+        raise ToolFailure(f"The file system refused{path}: {error.strerror or error}.") from None
+
+
 async def preview_reading(name: str, path: str, context: ToolContext) -> CallPreview:
     """The preview of a call that reads ``path``; nothing is opened. Raises ToolFailure if it may not be read."""
-    place = await run_in_thread(lambda: workspace_of(context).resolve_for_reading(path))
+    place = await on_thread(lambda: workspace_of(context).resolve_for_reading(path))
     return CallPreview(f"{name} {quoted(place.shown)}", targets=targets_of(place))
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from ..files import run_in_thread
 from ..protocol import CallPreview, Risk, ToolContext, ToolFailure, ToolResult
 from ..workspace import Place, Workspace, quoted
 from .changing import LARGEST, Present, check_still_judged, present, replace_file
-from .common import Arguments, counted, human_size, targets_of, workspace_of
+from .common import Arguments, counted, human_size, on_thread, targets_of, workspace_of
 from .diff import unified_diff
 from .encodings import Decoded, decode_whole, visible
 from .nearest import explain_missing
@@ -41,11 +40,11 @@ class EditFile:
 
     async def preview(self, arguments: EditFileArguments, context: ToolContext) -> CallPreview:
         """The diff. Raises ToolFailure if the edit cannot be made."""
-        return await run_in_thread(lambda: _preview(arguments, context))
+        return await on_thread(lambda: _preview(arguments, context))
 
     async def run(self, arguments: EditFileArguments, context: ToolContext, preview: CallPreview) -> ToolResult:
         """Make the edit and read it back. Raises ToolFailure, also if the file is not what the preview showed."""
-        return await run_in_thread(lambda: _run(arguments, context, preview), grace_s=0.9)
+        return await on_thread(lambda: _run(arguments, context, preview))
 
 
 def _prepare(arguments: EditFileArguments, context: ToolContext) -> tuple[Workspace, Place, Present]:

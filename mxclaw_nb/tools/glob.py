@@ -11,10 +11,9 @@ from dataclasses import replace
 
 from pydantic import BaseModel, Field
 
-from ..files import run_in_thread
 from ..protocol import CallPreview, Risk, ToolContext, ToolFailure, ToolResult
 from ..workspace import Place, Workspace, quoted
-from .common import Arguments, counted, fitting, name_below, preview_reading, workspace_of
+from .common import Arguments, counted, fitting, name_below, on_thread, preview_reading, workspace_of
 from .search.patterns import Glob as Pattern
 from .search.patterns import PatternError
 from .search.walking import Walk
@@ -55,7 +54,7 @@ class Glob:
     async def run(self, arguments: GlobArguments, context: ToolContext, preview: CallPreview) -> ToolResult:
         """The paths. Raises ToolFailure for a pattern that cannot be used or a path that is no folder."""
         stop = threading.Event()
-        return await run_in_thread(lambda: _glob(arguments, context, stop), on_cancel=stop.set)
+        return await on_thread(lambda: _glob(arguments, context, stop), on_cancel=stop.set)
 
 
 def _split(arguments: GlobArguments) -> tuple[str, str]:

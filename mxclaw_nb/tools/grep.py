@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from ..files import Folder, run_in_thread
+from ..files import Folder
 from ..protocol import CallPreview, Risk, ToolContext, ToolFailure, ToolResult
 from ..workspace import Place, Workspace, quoted
-from .common import Arguments, Hidden, counted, human_size, name_below, preview_reading, workspace_of
+from .common import Arguments, Hidden, counted, human_size, name_below, on_thread, preview_reading, workspace_of
 from .encodings import SAMPLE, detect
 from .kinds import kind_of_binary
 from .output import boundary_after, boundary_before
-from .search.engine import Match, Outcome, Query, Search, SearchFailed, SearchTimedOut, find_ripgrep
-from .search.matcher import LONGEST_SHOWN
+from .search.confirm import Line, LineReader
+from .search.engine import Query, Search, SearchFailed, SearchTimedOut, find_ripgrep
 from .search.patterns import Glob, PatternError
 
 MOST_MATCHES = 100
 LINE_LENGTH = 500  # characters
 TIME_LIMIT_S = 20.0
 _BEFORE = 120  # characters of a long line that are shown before its match
-_SLACK = 256  # bytes by which an engine may cut a line earlier, at a character's end
 _LONGEST_PATTERN = 10_000
 
 
@@ -68,7 +67,7 @@ class Grep:
     async def run(self, arguments: GrepArguments, context: ToolContext, preview: CallPreview) -> ToolResult:
         """The lines. Raises ToolFailure: bad pattern, binary file, or the time is over."""
         call = _Call(arguments, context, self._time_limit_s, ripgrep=self._ripgrep)
-        return await run_in_thread(call.run, on_cancel=call.stop)
+        return await on_thread(call.run, on_cancel=call.stop)
 
 
 class _Call:
@@ -99,11 +98,11 @@ class _Call:
         try:
             if place.path.is_dir():
                 with workspace.open_folder(place) as folder:
-                    outcome = self._run(filters, workspace, folder)
+                    found = self._run(filters, workspace, place, folder)
             else:
                 descriptor = _open_text(workspace, place, filters)
                 try:
-                    outcome = self._run(filters, workspace, descriptor)
+                    found = self._run(filters, workspace, place, descriptor)
                 finally:
                     os.close(descriptor)
         except SearchTimedOut:
@@ -114,9 +113,9 @@ class _Call:
             raise ToolFailure(f"The pattern {quoted(arguments.pattern)} cannot be searched for: {error}") from None
         except OSError as error:
             raise ToolFailure(f"The search could not be run: {error.strerror or error}.") from None
-        return ToolResult(_report(arguments, workspace, place, outcome, filters))
+        return ToolResult(_report(arguments, place, found, filters))
 
-    def _run(self, filters: _Filter, workspace: Workspace, where: Folder | int) -> Outcome:
+    def _run(self, filters: _Filter, workspace: Workspace, place: Place, where: Folder | int) -> _Found:
         query = Query(
             self._arguments.pattern, self._arguments.ignore_case, filters.include, filters.exclude, workspace.home,
             filters.keep, MOST_MATCHES, self._time_limit_s,
@@ -124,7 +123,28 @@ class _Call:
         self._search = Search(query, where, ripgrep=find_ripgrep(workspace.root) if self._use_ripgrep else None)
         if self._stopped:
             self._search.stop()
-        return self._search.run()
+        outcome = self._search.run()
+        own_file = (lambda _found: False) if place.output else workspace.is_own_file
+        own_folder = (lambda _key: False) if place.output else workspace.is_home
+        lines, gone = [], 0
+        with LineReader(where, refused_file=own_file, refused_folder=own_folder) as reader:
+            for match in outcome.matches:
+                line = reader.line(match)
+                if line is None:
+                    gone += 1
+                else:
+                    lines.append(f"{name_below(place, match.path)}:{match.line}:{_cut(line)}")
+        return _Found(lines, gone, outcome.more, outcome.unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The lines to show; ``gone`` counts matches that were not there any more when they were read again."""
+
+    lines: list[str]
+    gone: int
+    more: bool
+    unreadable: bool
 
 
 class _Filter:
@@ -188,71 +208,37 @@ def _open_text(workspace: Workspace, place: Place, filters: _Filter) -> int:
     return descriptor
 
 
-def _report(arguments: GrepArguments, workspace: Workspace, place: Place, outcome: Outcome, filters: _Filter) -> str:
+def _report(arguments: GrepArguments, place: Place, found: _Found, filters: _Filter) -> str:
     notes = []
-    if outcome.more:
+    if found.more:
         notes.append(f"{MOST_MATCHES} matches shown, there are more: narrow the pattern, the path or the glob")
     if filters.hidden:
         notes.append(f"{counted(filters.hidden, 'file')} kept back by a deny rule")
-    if outcome.unreadable:
+    if found.unreadable:
         notes.append("something could not be read and was not searched")
-    if not outcome.matches:
+    if found.gone:
+        notes.append(f"{counted(found.gone, 'match')} left out: the file was changed or replaced during the search")
+    if not found.lines:
         if place.path.is_dir():
             notes.append("not searched: binary files and what .gitignore excludes")
         within = f" in files matching {quoted(arguments.glob)}" if arguments.glob else ""
         tail = f" ({'; '.join(notes)})" if notes else ""
         return f"No matches for {quoted(arguments.pattern)} in {place.shown}{within}{tail}."
-    lines = [
-        f"{name_below(place, match.path)}:{match.line}:{_line(workspace, place, match)}" for match in outcome.matches
-    ]
-    return "\n".join(lines) + (f"\n({'; '.join(notes)})" if notes else "")
+    return "\n".join(found.lines) + (f"\n({'; '.join(notes)})" if notes else "")
 
 
-def _line(workspace: Workspace, place: Place, match: Match) -> str:
-    """The matching line, cut around the match if it is long."""
-    data, column, ends = match.text, match.column, len(match.text) < LONGEST_SHOWN - _SLACK
-    cut_before = False
-    if not ends and column > len(data) - LINE_LENGTH:
-        found = _read_around(workspace, place, match)
-        if found is not None:
-            data, column, cut_before = found
-    text = data.decode("utf-8", "backslashreplace").replace("\0", "␀")
-    if ends and len(text) <= LINE_LENGTH:
+def _cut(line: Line) -> str:
+    """The matching line as text, cut around the match if it is long."""
+    text = line.data.decode("utf-8", "backslashreplace").replace("\0", "␀")
+    if line.starts and line.ends and len(text) <= LINE_LENGTH:
         return text
-    match_start = len(data[:column].decode("utf-8", "backslashreplace"))
+    match_start = len(line.data[: line.column].decode("utf-8", "backslashreplace"))
     start = boundary_after(text, max(0, match_start - _BEFORE))
-    before = "…" if start or cut_before else ""
+    before = "" if line.starts and not start else "…"
     room = LINE_LENGTH - len(before)
-    if ends and len(text) - start <= room:
+    if line.ends and len(text) - start <= room:
         return before + text[start:]
     return f"{before}{text[start : boundary_before(text, min(len(text), start + room - 1))]}…"
-
-
-def _read_around(workspace: Workspace, place: Place, match: Match) -> tuple[bytes, int, bool] | None:
-    """The bytes around a match far inside a long line, where it is in them, and whether the line starts before.
-
-    None if they cannot be had.
-    """
-    names = tuple(match.path.split("/")) if match.path else ()
-    within = replace(place, path=place.path.joinpath(*names), parts=(*place.parts, *names))
-    try:
-        descriptor = workspace.open_file(within)
-    except ToolFailure:
-        return None
-    try:
-        if os.read(descriptor, 2) in (b"\xff\xfe", b"\xfe\xff"):
-            return None  # places in it are not those that the engine counts
-        at = match.offset + match.column
-        start = max(match.offset, at - _BEFORE * 4)
-        os.lseek(descriptor, start, os.SEEK_SET)
-        data = os.read(descriptor, (_BEFORE + LINE_LENGTH) * 4)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    while start < at and data and 0x80 <= data[0] < 0xC0:  # not in the middle of a character
-        data, start = data[1:], start + 1
-    return data.partition(b"\n")[0].removesuffix(b"\r"), at - start, start > match.offset
 
 
 def _unprintable(text: str) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, Field
 
-from ..files import Folder, run_in_thread
+from ..files import Folder
 from ..protocol import CallPreview, Risk, ToolContext, ToolFailure, ToolResult
 from ..workspace import shown
-from .common import Arguments, counted, fitting, human_size, preview_reading, workspace_of
+from .common import Arguments, counted, fitting, human_size, on_thread, preview_reading, workspace_of
 
 MOST_ENTRIES = 1_000
 
@@ -41,7 +41,7 @@ class ListDir:
     async def run(self, arguments: ListDirArguments, context: ToolContext, preview: CallPreview) -> ToolResult:
         """The list. Raises ToolFailure if it is no folder or may not be listed."""
         stop = threading.Event()
-        return await run_in_thread(lambda: _list(arguments.path, context, stop), on_cancel=stop.set)
+        return await on_thread(lambda: _list(arguments.path, context, stop), on_cancel=stop.set)
 
 
 def _list(path: str, context: ToolContext, stop: threading.Event) -> ToolResult:

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, Field
 
-from ..files import run_in_thread
 from ..protocol import CallPreview, Risk, ToolContext, ToolFailure, ToolResult
 from ..workspace import Place
-from .common import Arguments, counted, human_size, preview_reading, workspace_of
+from .common import Arguments, counted, human_size, on_thread, preview_reading, workspace_of
 from .encodings import SAMPLE, Encoding, detect, visible
 from .kinds import kind_of_binary
 from .output import boundary_before
@@ -51,7 +50,7 @@ class ReadFile:
     async def run(self, arguments: ReadFileArguments, context: ToolContext, preview: CallPreview) -> ToolResult:
         """The page. Raises ToolFailure: no regular file, binary, or the offset lies behind the end."""
         stop = threading.Event()
-        return await run_in_thread(lambda: _read(arguments, context, stop), on_cancel=stop.set)
+        return await on_thread(lambda: _read(arguments, context, stop), on_cancel=stop.set)
 
 
 def _read(arguments: ReadFileArguments, context: ToolContext, stop: threading.Event) -> ToolResult:

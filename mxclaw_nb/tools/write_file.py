@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from ..files import run_in_thread
 from ..protocol import CallPreview, Risk, ToolContext, ToolFailure, ToolResult
 from ..workspace import Place, Workspace, quoted
 from .changing import Present, check_still_judged, present, replace_file
-from .common import Arguments, counted, human_size, targets_of, workspace_of
+from .common import Arguments, counted, human_size, on_thread, targets_of, workspace_of
 from .diff import unified_diff
 from .encodings import decode_whole
 
@@ -32,11 +31,11 @@ class WriteFile:
 
     async def preview(self, arguments: WriteFileArguments, context: ToolContext) -> CallPreview:
         """The diff against the present content, or the whole new file. Raises ToolFailure."""
-        return await run_in_thread(lambda: _preview(arguments, context))
+        return await on_thread(lambda: _preview(arguments, context))
 
     async def run(self, arguments: WriteFileArguments, context: ToolContext, preview: CallPreview) -> ToolResult:
         """Write it. Raises ToolFailure, also if the file is not what the preview showed any more."""
-        return await run_in_thread(lambda: _run(arguments, context, preview), grace_s=0.9)
+        return await on_thread(lambda: _run(arguments, context, preview))
 
 
 def _prepare(arguments: WriteFileArguments, context: ToolContext) -> tuple[Workspace, Place, bytes, Present]:

@@ -128,6 +128,12 @@ class Workspace:
         """Whether the folder with this device and inode is our own home directory."""
         return key == self._home_key
 
+    def is_own_file(self, found: os.stat_result) -> bool:
+        """Whether a file is one of our home directory's under a second name (a hard link)."""
+        if found.st_nlink < 2 or self._home_key is None:
+            return False
+        return (found.st_dev, found.st_ino) in itertools.islice(self._own_files(), _MOST_NAMES)
+
     def may_hold_home(self, folder: Path) -> bool:
         """Whether our own home directory lies below a real path (or is it), by name."""
         above = _plain(folder)
@@ -206,11 +212,7 @@ class Workspace:
             )
 
     def _refuse_own_file(self, descriptor: int, place: Place) -> None:
-        """Refuse a second name (a hard link) of a file that lies in our home directory."""
-        found = os.fstat(descriptor)
-        if place.output or found.st_nlink < 2 or self._home_key is None:
-            return
-        if (found.st_dev, found.st_ino) in itertools.islice(self._own_files(), _MOST_NAMES):
+        if not place.output and self.is_own_file(os.fstat(descriptor)):
             raise ToolFailure(f"{place.shown} is a file of mxclaw's own, which tools never touch.", status="denied")
 
     def _own_files(self) -> Iterator[_Key]:

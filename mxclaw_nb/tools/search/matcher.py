@@ -103,7 +103,7 @@ def _search(file: BinaryIO, path: bytes, regex: re.Pattern[str], out: BinaryIO) 
                 break
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1 and line.startswith(codecs.BOM_UTF8):
-            line, start = line.removeprefix(codecs.BOM_UTF8), start + 3
+            line, offset = line.removeprefix(codecs.BOM_UTF8), offset - len(codecs.BOM_UTF8)
         decoded = line.decode("utf-8", "surrogateescape")
         match = regex.search(decoded)
         if match is None:

@@ -24,7 +24,7 @@ class Found:
 
 
 class Walk:
-    """Everything below the folder ``top``, in the order of the paths; folders before what is in them.
+    """Everything below the real folder ``top``, in the order of the paths; folders before what is in them.
 
     ``enter`` says whether to go into a folder (its relative path, device and inode). ``.git`` is left out.
     ``descriptor``, if given, is the open folder ``top``; the walk closes it.
@@ -58,7 +58,7 @@ class Walk:
                 return
             names = {entry.name for entry in entries}
             if above is None:
-                ignores = ignores_at(os.path.realpath(full))
+                ignores = ignores_at(os.path.abspath(full))
             else:
                 name = os.path.basename(full)
                 ignores = above.below(name, full, has_rules=".gitignore" in names, is_repository=".git" in names)
