@@ -61,10 +61,19 @@ def _streaming(
         folder = place.fresh()
         # A consumer that is late gets merged deltas: fewer, never other text.
         result = run_script("mxclaw_agent", replace(task, count=1, home=str(folder / "home"), folder=str(folder)))
-        return measured(result, chunks, characters=characters)
+        return kept_up(OURS_NAME, measured(result, chunks, characters=characters))
 
     def peer(peer_name: str) -> Callable[[], Sample]:
-        return lambda: measured(run_script(PEER_SCRIPTS[peer_name], task, peer_name), chunks, characters=characters)
+        def run() -> Sample:
+            result = run_script(PEER_SCRIPTS[peer_name], task, peer_name)
+            return kept_up(peer_name, measured(result, chunks, characters=characters))
+
+        return run
+
+    def kept_up(name: str, sample: Sample) -> Sample:
+        if rate and sample["wall"] > 1.1 / rate:
+            print(f"  {name} got a chunk only every {sample['wall'] * 1000:.2f} ms: the machine is too busy for this")
+        return sample
 
     characters = sum(len(WORDS[index % len(WORDS)]) for index in range(chunks))
     return Measure(
