@@ -30,5 +30,5 @@ class Settings(BaseModel):
     command_environment: tuple[str, ...] = Field(default=(), description="names added to the environment of commands")
     deny: tuple[str, ...] = Field(default=(), description="denied in every mode: `tool` or `tool(pattern)`")
     context_window_messages: int = Field(
-        default=800, ge=20, le=100_000, description="messages of a session that a turn loads"
+        default=600, ge=20, le=100_000, description="messages of a session that a turn loads"
     )
