@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import threading
 import weakref
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
@@ -34,6 +36,7 @@ class AgentCore:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._turns: dict[str, Turn | None] = {}
+        self._guard = threading.Lock()
 
     def submit_turn(self, session_id: str, user: UserInput, options: TurnOptions | None = None) -> TurnStream:
         """A turn in ``session_id``, as an async iterator of its events.
@@ -69,23 +72,28 @@ class AgentCore:
         """The turns that run in this process: turn id by session id."""
         return {session_id: turn.id for session_id, turn in self._turns.items() if turn is not None}
 
-    async def _start(self, session_id: str, user: UserInput, options: TurnOptions) -> Turn:
+    def check(self, user: UserInput, options: TurnOptions, *, session_model: str | None) -> None:
+        """Refuse a turn that could not be started whatever the session does: for callers that first make a session.
+
+        Raises UsageError (nothing asked, limits that are none, an unknown price) or ProviderNotReady.
+        """
         check_prompt(user)
         if options.max_iterations is not None and options.max_iterations < 1:
             raise UsageError("A turn needs at least one round: --max-iterations must be 1 or more.")
-        session = await self._services.store.session(session_id)
-        model = options.model or self._services.resolve_model(session.model)
+        for name, limit in (("--timeout", options.timeout_s), ("--max-cost", options.max_cost)):
+            if limit is not None and not (math.isfinite(limit) and limit >= 0):
+                raise UsageError(f"{name} must be a number that is not negative, and {limit} is none.")
+        model = options.model or self._services.resolve_model(session_model)
         missing = self._services.ready(model)
         if missing is not None:
             raise ProviderNotReady(missing)
         if options.max_cost is not None and not self._services.provider.price_known(model):
             raise UsageError(f"The price of {model} is not known, so --max-cost cannot be kept. Leave it out.")
-        if session.id in self._turns:
-            raise SessionBusy(
-                f"Session {session.id} already runs a turn in this process. Wait for it, or stop it with "
-                f"%mxclaw stop {session.id}."
-            )
-        self._turns[session.id] = None
+
+    async def _start(self, session_id: str, user: UserInput, options: TurnOptions) -> Turn:
+        session = await self._services.store.session(session_id)
+        self.check(user, options, session_model=session.model)
+        self._claim(session.id)
         try:
             turn = self._launch(session, user, options)
         except BaseException:
@@ -99,11 +107,28 @@ class AgentCore:
             raise
         return turn
 
+    def _claim(self, session_id: str) -> None:
+        """Make sure that no other turn of this process, on whatever loop, runs in the session."""
+        with self._guard:
+            if session_id in self._turns:
+                running = self._turns[session_id]
+                if running is None or not running.loop.is_closed():
+                    raise SessionBusy(
+                        f"Session {session_id} already runs a turn in this process. Wait for it, or stop it with "
+                        f"%mxclaw stop {session_id}."
+                    )
+            self._turns[session_id] = None
+
     def _launch(self, session: Session, user: UserInput, options: TurnOptions) -> Turn:
         turn = Turn(self._services, session, user, options)
         self._turns[session.id] = turn
-        turn.task.add_done_callback(lambda _task: self._turns.pop(session.id, None))
+        turn.task.add_done_callback(lambda _task: self._forget(session.id, turn))
         return turn
+
+    def _forget(self, session_id: str, turn: Turn) -> None:
+        with self._guard:
+            if self._turns.get(session_id) is turn:
+                del self._turns[session_id]
 
 
 class TurnStream:
@@ -140,6 +165,7 @@ class TurnStream:
         assert self._turn is not None
         event = await self._turn.channel.get()
         if event is None:
+            await asyncio.wait({self._turn.task}, timeout=_END_S)  # so that the session is free when the events end
             raise StopAsyncIteration
         return event
 

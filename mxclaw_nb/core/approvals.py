@@ -8,6 +8,7 @@ from mxclaw_nb.protocol import (
     Answer,
     CallPreview,
     Detail,
+    MxclawError,
     PermissionRequested,
     PermissionResolved,
     TurnWriter,
@@ -44,9 +45,7 @@ class Approvals:
             self._waiting[request_id] = future
             self._unresolved[request_id] = call_id
             try:
-                await self._emitter.commit(
-                    lambda _stamp: [self._requested(request_id, call_id, name, preview, verdict)]
-                )
+                await self._open(request_id, call_id, name, preview, verdict)
                 answer, by = await self._wait(request_id, future)
             finally:
                 del self._waiting[request_id]
@@ -54,6 +53,13 @@ class Approvals:
             await self._emitter.commit(lambda _stamp: [self._resolved(request_id, call_id, answer, by)], grant=grant)
             del self._unresolved[request_id]
             return answer, by
+
+    async def _open(self, request_id: str, call_id: str, name: str, preview: CallPreview, verdict: Verdict) -> None:
+        try:
+            await self._emitter.commit(lambda _stamp: [self._requested(request_id, call_id, name, preview, verdict)])
+        except MxclawError:
+            del self._unresolved[request_id]  # nobody has seen it
+            raise
 
     def answered(self, request_id: str, answer: Answer, by: str) -> None:
         """The row has its answer: wake whoever waits. Harmless for an unknown or already woken request."""

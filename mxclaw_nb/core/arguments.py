@@ -43,7 +43,7 @@ def validate_arguments(model: type[BaseModel], value: dict[str, Any]) -> BaseMod
         return model.model_validate(value)
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}"
+            f"{clipped('.'.join(map(str, item['loc']))) or 'arguments'}: {clipped(item['msg'], 300)}"
             for item in error.errors(include_url=False, include_input=False, include_context=False)[:10]
         )
         expected = ", ".join(
@@ -52,6 +52,11 @@ def validate_arguments(model: type[BaseModel], value: dict[str, Any]) -> BaseMod
         raise InvalidArguments(
             f"The arguments are not valid and the call was not executed. {problems}. Expected: {expected or 'nothing'}."
         ) from None
+
+
+def clipped(text: str, limit: int = 100) -> str:
+    """``text``, or its beginning and an ellipsis: for a sentence that quotes what a model wrote."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _complete(text: str) -> bool:
@@ -64,12 +69,11 @@ def _complete(text: str) -> bool:
 def _with_lone_surrogates(text: str, error: ValueError) -> Any:
     """A second reading for text whose only fault is an escape of half a surrogate pair."""
     try:
-        value = json.loads(text)
+        return _mended(json.loads(text))
     except (ValueError, RecursionError):
         raise InvalidArguments(
             f"The arguments are not valid JSON ({error}) and the call was not executed. Send the call again."
         ) from None
-    return _mended(value)
 
 
 def _mended(value: Any) -> Any:

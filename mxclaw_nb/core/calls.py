@@ -7,6 +7,8 @@ a store that cannot be written) leaves this module as an exception.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from mxclaw_nb.protocol import (
     LeaseLost,
     Message,
     Mode,
+    MxclawError,
     PermissionQuery,
     Session,
     StoreError,
@@ -36,13 +39,16 @@ from mxclaw_nb.protocol import (
 from mxclaw_nb.text import encodable
 
 from .approvals import Approvals
-from .arguments import InvalidArguments, parse_arguments, validate_arguments
+from .arguments import InvalidArguments, clipped, parse_arguments, validate_arguments
+from .bounded import cancelled_soon, in_time
 from .duplicates import DuplicateGuard, call_key
 from .emitter import Emitter
 from .options import Services
 
+_log = logging.getLogger(__name__)
 _PARALLEL = 8
 _LIVE_OUTPUT_CHARACTERS = 64_000
+_BATCH_END_S = 30.0  # each call of a batch has its own, shorter bound
 INTERRUPTED_NOW = "The call was interrupted before it returned."
 INTERRUPTED_EFFECTS = " What it changed until then is unknown: check before you repeat it."
 NEVER_STARTED = "The turn ended before this call was started. Nothing was done."
@@ -66,8 +72,21 @@ class _Refused:
     result: ToolResult
 
 
+@dataclass(slots=True)
+class _Open:
+    """A call that the model was promised a result for; ``result`` is there before it is stored."""
+
+    call: ToolCall
+    started: float | None = None
+    result: ToolResult | None = None
+
+
 class CallRunner:
-    """Runs the tool calls of one turn. ``messages`` grows by one tool message a call, as they are stored."""
+    """Runs the tool calls of one turn. ``messages`` grows by one tool message a call, as they are stored.
+
+    A reply's calls are announced before the reply is stored, so that none of them can be left without its result,
+    wherever the turn ends.
+    """
 
     def __init__(
         self,
@@ -87,17 +106,26 @@ class CallRunner:
         self._messages = messages
         self._grants = set(grants)
         self._guard = DuplicateGuard()
-        self._open: dict[str, ToolCall] = {}
-        self._started: dict[str, float] = {}
+        self._prepared: list[_Prepared | _Refused] = []
+        self._open: dict[str, _Open] = {}
 
-    async def run(self, turn_id: str, calls: Sequence[ToolCall], *, truncated: bool) -> None:
-        """Give every call of a reply its result, stored and shown.
+    def announce(self, calls: Sequence[ToolCall], *, truncated: bool) -> None:
+        """Take on the calls of a reply, whose ids are unique. ``truncated``: the reply hit the output limit."""
+        last = len(calls) - 1
+        self._prepared = [self._prepare(call, truncated and index == last) for index, call in enumerate(calls)]
+        self._open = {call.id: _Open(call) for call in calls}
+
+    def withdraw(self) -> None:
+        """The reply could not be stored, so nobody has seen its calls."""
+        self._prepared, self._open = [], {}
+
+    async def run(self, turn_id: str) -> None:
+        """Give every announced call its result, stored and shown.
 
         All read-only, concurrency-safe and valid: in parallel, at most eight at once; else one after the other in
-        the order of the reply. ``truncated``: the reply hit the output limit.
+        the order of the reply.
         """
-        prepared = self._prepare_all(calls, truncated)
-        self._open = {item.call.id: item.call for item in prepared}
+        prepared, self._prepared = self._prepared, []
         parallel = len(prepared) > 1 and all(
             isinstance(item, _Prepared) and item.tool.risk == "read" and item.tool.concurrency_safe for item in prepared
         )
@@ -113,43 +141,37 @@ class CallRunner:
 
         await _all_or_none([asyncio.ensure_future(one(item)) for item in prepared])
 
-    def interrupted(self) -> tuple[list[Message], list[ToolCompleted]]:
-        """Results for the calls that the end of the turn leaves without one; each call is given out once."""
+    def loose_ends(self) -> tuple[list[Message], list[ToolCompleted]]:
+        """Results for the calls that the end of the turn leaves without one; each call is given out once.
+
+        A call that has run keeps the result that it came to, even if that could not be stored until now.
+        """
         messages: list[Message] = []
         events: list[ToolCompleted] = []
-        for call in self._open.values():
-            text = NEVER_STARTED
-            if call.id in self._started:
-                text = INTERRUPTED_NOW + (INTERRUPTED_EFFECTS if self._has_side_effects(call.name) else "")
-            result = ToolResult(text, status="interrupted")
-            event = self._completed(call, result)
-            messages.append(self._message(event.turn_id, call, result))
+        for entry in self._open.values():
+            result = entry.result or self._interrupted(entry)
+            event = self._completed(entry, result)
+            messages.append(self._message(event.turn_id, entry.call, result))
             events.append(event)
         self._open = {}
         return messages, events
 
+    def _interrupted(self, entry: _Open) -> ToolResult:
+        if entry.started is None:
+            return ToolResult(NEVER_STARTED, "interrupted")
+        effects = INTERRUPTED_EFFECTS if self._has_side_effects(entry.call.name) else ""
+        return ToolResult(INTERRUPTED_NOW + effects, "interrupted")
+
     def _has_side_effects(self, name: str) -> bool:
         tool = self._services.tools.get(name)
         return tool is None or tool.risk != "read"
-
-    def _prepare_all(self, calls: Sequence[ToolCall], truncated: bool) -> list[_Prepared | _Refused]:
-        seen: set[str] = set()
-        prepared: list[_Prepared | _Refused] = []
-        for index, call in enumerate(calls, 1):
-            if call.id in seen:
-                result = ToolResult("Rejected: a call with the same id stands earlier in this reply.", "duplicate")
-                prepared.append(_Refused(_with_free_id(call, seen), result))
-            else:
-                prepared.append(self._prepare(call, truncated and index == len(calls)))
-            seen.add(prepared[-1].call.id)
-        return prepared
 
     def _prepare(self, call: ToolCall, truncated: bool) -> _Prepared | _Refused:
         tool = self._services.tools.get(call.name)
         if tool is None:
             names = ", ".join(self._services.tools)
             return _Refused(
-                call, ToolResult(f"There is no tool named {call.name!r}. The tools are: {names}.", "invalid")
+                call, ToolResult(f"There is no tool named {clipped(call.name)!r}. The tools are: {names}.", "invalid")
             )
         try:
             value = parse_arguments(call.arguments, truncated=truncated)
@@ -161,10 +183,15 @@ class CallRunner:
     async def _settle(self, turn_id: str, item: _Prepared | _Refused) -> None:
         """Bring one call to its result and commit it."""
         result = item.result if isinstance(item, _Refused) else await self._live(turn_id, item)
-        result = _storable(result)
+        entry = self._open[item.call.id]
+        entry.result = result = _storable(result)
         message = self._message(turn_id, item.call, result)
-        self._open.pop(item.call.id, None)
-        await self._emitter.commit(lambda _stamp: [self._completed(item.call, result)], messages=[message])
+        try:
+            await self._emitter.commit(lambda _stamp: [self._completed(entry, result)], messages=[message])
+        except asyncio.CancelledError:
+            del self._open[item.call.id]  # it is stored all the same
+            raise
+        del self._open[item.call.id]
         self._messages.append(message)
 
     async def _live(self, turn_id: str, item: _Prepared) -> ToolResult:
@@ -175,7 +202,7 @@ class CallRunner:
         self._guard.begin(item.key)
         context = self._context(turn_id, item.call)
         try:
-            preview = await item.tool.preview(item.arguments, context)
+            preview = await in_time(item.tool.preview(item.arguments, context), f"The preview of {item.call.name}")
             denial = await self._permission(item, preview)
             if denial is not None:
                 self._guard.forget(item.key)
@@ -187,7 +214,8 @@ class CallRunner:
         except (LeaseLost, StoreError):
             raise
         except Exception as error:  # noqa: BLE001 - a tool's bug is the model's to read, never the screen's
-            result = ToolResult(f"Tool failed: {type(error).__name__}: {error}", "error")
+            _log.exception("the tool %s failed", item.call.name)
+            result = ToolResult(f"Tool failed: {type(error).__name__}: {clipped(str(error), 2_000)}", "error")
         if result.timed_out or result.status in {"denied", "interrupted"}:
             self._guard.forget(item.key)
         else:
@@ -226,28 +254,30 @@ class CallRunner:
         return ToolResult(f"Permission denied by the user. The call was not executed.{note}", "denied")
 
     async def _execute(self, item: _Prepared, context: ToolContext, preview: CallPreview) -> ToolResult:
-        self._started[item.call.id] = time.monotonic()
+        self._open[item.call.id].started = time.monotonic()
         self._emitter.emit(
             ToolStarted(
                 **self._emitter.stamp(),
                 call_id=item.call.id,
                 name=item.call.name,
-                arguments=encodable(item.call.arguments),
-                summary=preview.summary,
+                arguments=item.call.arguments,
+                summary=encodable(preview.summary),
             )
         )
-        return await item.tool.run(item.arguments, context, preview)
+        return await in_time(item.tool.run(item.arguments, context, preview), f"The tool {item.call.name}")
 
     def _context(self, turn_id: str, call: ToolCall) -> ToolContext:
         room = _LIVE_OUTPUT_CHARACTERS
 
         def emit(delta: str) -> None:
             nonlocal room
-            if room <= 0 or call.id not in self._open:
+            entry = self._open.get(call.id)
+            if room <= 0 or entry is None or entry.result is not None:
                 return
             shown = encodable(delta[:room])
             room -= len(shown)
-            self._emitter.emit(ToolOutput(**self._emitter.stamp(), call_id=call.id, delta=shown))
+            with contextlib.suppress(MxclawError):  # no more numbers: whatever is stored next says why
+                self._emitter.emit(ToolOutput(**self._emitter.stamp(), call_id=call.id, delta=shown))
 
         home = self._services.home
         return ToolContext(
@@ -261,12 +291,12 @@ class CallRunner:
             emit=emit,
         )
 
-    def _completed(self, call: ToolCall, result: ToolResult) -> ToolCompleted:
-        started = self._started.get(call.id)
+    def _completed(self, entry: _Open, result: ToolResult) -> ToolCompleted:
+        started = entry.started
         return ToolCompleted(
             **self._emitter.stamp(),
-            call_id=call.id,
-            name=call.name,
+            call_id=entry.call.id,
+            name=entry.call.name,
             status=result.status,
             result=result.content,
             exit_code=result.exit_code,
@@ -290,29 +320,17 @@ async def _all_or_none(tasks: list[asyncio.Task[None]]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     except asyncio.CancelledError:
-        await _cancel_all(tasks)
+        await cancelled_soon(tasks, _BATCH_END_S)
         raise
     failed = next((task for task in done if not task.cancelled() and task.exception()), None)
     if failed is not None:
-        await _cancel_all(tasks)
+        await cancelled_soon(tasks, _BATCH_END_S)
         failed.result()
-
-
-async def _cancel_all(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks, timeout=5)
 
 
 def _storable(result: ToolResult) -> ToolResult:
     content = encodable(result.content)
-    if content is result.content:
+    path = None if result.output_path is None else encodable(result.output_path)
+    if content is result.content and path is result.output_path:
         return result
-    return ToolResult(content, result.status, result.exit_code, result.output_path, result.timed_out)
-
-
-def _with_free_id(call: ToolCall, seen: set[str]) -> ToolCall:
-    number = 2
-    while f"{call.id}-{number}" in seen:
-        number += 1
-    return ToolCall(f"{call.id}-{number}", call.name, call.arguments)
+    return ToolResult(content, result.status, result.exit_code, path, result.timed_out)

@@ -9,13 +9,15 @@ from mxclaw_nb.protocol import Event, MessageDelta, ReasoningDeltaEvent, ToolOut
 
 _COALESCE_AT = 256
 """Events that may wait before deltas are merged: a slow consumer gets longer deltas, never a stalled turn."""
+_LONGEST_DELTA = 8_192
+"""Characters at which a merged delta counts as full: each merge copies it."""
 
 
 class Channel:
     """One producer and one consumer on one event loop. ``put`` never waits.
 
     When the consumer is slow, a delta is merged into the one before it (the later sequence number stands), so what
-    waits is bounded by the number of other events, of which a turn has few.
+    waits is bounded by the text itself and by the number of other events, of which a turn has few.
     """
 
     def __init__(self) -> None:
@@ -55,15 +57,14 @@ class Channel:
 
 
 def _merge(last: Event, event: Event) -> Event | None:
-    """Both deltas as one with the later number, or None if they do not belong together."""
-    if isinstance(event, MessageDelta) and isinstance(last, MessageDelta) and event.message_id == last.message_id:
-        return event.model_copy(update={"delta": last.delta + event.delta})
-    if (
-        isinstance(event, ReasoningDeltaEvent)
-        and isinstance(last, ReasoningDeltaEvent)
-        and event.message_id == last.message_id
-    ):
-        return event.model_copy(update={"delta": last.delta + event.delta})
-    if isinstance(event, ToolOutput) and isinstance(last, ToolOutput) and event.call_id == last.call_id:
-        return event.model_copy(update={"delta": last.delta + event.delta})
-    return None
+    """Both deltas as one with the later number, or None if they do not belong together or fill one already."""
+    if not isinstance(last, MessageDelta | ReasoningDeltaEvent | ToolOutput) or type(event) is not type(last):
+        return None
+    assert isinstance(event, MessageDelta | ReasoningDeltaEvent | ToolOutput)
+    if _source(event) != _source(last) or len(last.delta) >= _LONGEST_DELTA:
+        return None
+    return event.model_copy(update={"delta": last.delta + event.delta})
+
+
+def _source(delta: MessageDelta | ReasoningDeltaEvent | ToolOutput) -> str:
+    return delta.call_id if isinstance(delta, ToolOutput) else delta.message_id

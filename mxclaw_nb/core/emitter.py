@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
-from mxclaw_nb.protocol import Event, Message, PermissionRequested, TurnWriter, now_iso
+from mxclaw_nb.protocol import Event, Message, MxclawError, PermissionRequested, TurnWriter, now_iso
 
+from .bounded import finish
 from .channel import Channel
 
 
@@ -37,12 +38,28 @@ class Emitter:
         self._lock = asyncio.Lock()
         self._committing = False
         self._held: list[Event] = []
+        self._newest = 0
 
     def stamp(self) -> Stamp:
-        """The next number and the present time. Use it at once: order of stamping is order of showing."""
+        """The next number and the present time. Use it at once: order of stamping is order of showing.
+
+        Raises StoreError or LeaseLost when there are no more numbers.
+        """
+        self._newest = self._writer.next_sequence()
+        return self._stamped(self._newest)
+
+    def last_stamp(self) -> Stamp:
+        """As ``stamp``, for an event that must be shown although it cannot be stored. Never raises."""
+        try:
+            return self.stamp()
+        except MxclawError:
+            self._newest += 1
+            return self._stamped(self._newest)
+
+    def _stamped(self, number: int) -> Stamp:
         writer = self._writer
         return {
-            "sequence": writer.next_sequence(),
+            "sequence": number,
             "session_id": writer.session_id,
             "turn_id": writer.turn_id,
             "timestamp": now_iso(),
@@ -60,21 +77,20 @@ class Emitter:
         """Write events and messages in one durable transaction, then show the events.
 
         ``build`` is given the stamping function once it is this commit's turn. A ``permission.requested`` among the
-        events opens its approval. When cancelled it still waits for the write to end, so that the caller never
-        doubts whether it happened. Raises LeaseLost or StoreError; then nothing was written or shown.
+        events opens its approval. A cancellation is passed on only when everything is written, so that the caller
+        never doubts whether it was. Raises LeaseLost or StoreError; then nothing was written or shown.
         """
+        await finish(asyncio.ensure_future(self._commit(build, messages, grant)))
+
+    async def _commit(self, build: Build, messages: Sequence[Message], grant: str | None) -> None:
         async with self._lock:
             events = build(self.stamp)
             request = next((event for event in events if isinstance(event, PermissionRequested)), None)
             self._committing = True
-            write = asyncio.ensure_future(
-                self._writer.commit(messages=messages, events=events, request=request, grant=grant)
-            )
             try:
-                await finish(write)
+                await self._writer.commit(messages=messages, events=events, request=request, grant=grant)
+                self.show(events)
             finally:
-                if not write.cancelled() and write.exception() is None:
-                    self.show(events)
                 self._committing = False
                 held, self._held = self._held, []
                 self.show(held)
@@ -83,21 +99,3 @@ class Emitter:
         """Hand events, already stored, to the consumer."""
         for event in events:
             self._channel.put(event)
-
-
-async def finish(task: asyncio.Future[None]) -> None:
-    """Await ``task`` to its end even while this task is being cancelled; then pass the cancellation on.
-
-    For work that must not be left half-known, and that has a bound of its own.
-    """
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-            cancelled = True
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError

@@ -29,8 +29,8 @@ class TurnOptions:
 class Services:
     """The parts that core is wired to.
 
-    ``resolve_model`` turns a session's stored model (or None) into an id; ``ready`` says in one sentence what a model
-    lacks before it can be asked, or None.
+    ``resolve_model`` turns a session's stored model (or None) into an id; ``ready`` says in one sentence what is
+    missing before a model can be asked, or None.
     """
 
     store: SessionStore

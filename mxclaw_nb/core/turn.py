@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from mxclaw_nb.context import build_view, system_prompt
@@ -54,9 +54,12 @@ from mxclaw_nb.protocol import (
 from mxclaw_nb.text import encodable
 
 from .approvals import Approvals
+from .arguments import clipped
+from .bounded import finish
 from .calls import CallRunner
 from .channel import Channel
-from .emitter import Emitter, Stamp, finish
+from .emitter import Emitter, Stamp
+from .naming import CallNames
 from .options import Services, TurnOptions
 
 _log = logging.getLogger(__name__)
@@ -103,6 +106,7 @@ class Turn:
         self._messages: list[Message] = []
         self._approvals: Approvals | None = None
         self._calls: CallRunner | None = None
+        self._names = CallNames()
         self._stop: FailureCode | None = None
         self._stop_message: str | None = None
         self._partial: tuple[str, list[str]] | None = None
@@ -189,7 +193,7 @@ class Turn:
             return _Ending("failed", str(error), _failure_code(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours must still end the turn and free the session
             _log.exception("turn %s failed", self.id)
-            return _Ending("failed", f"Unexpected {type(error).__name__}: {error}. This is a bug in mxclaw.", "error")
+            return _Ending("failed", _in_words(error), "error")
 
     async def _rounds(self, writer: TurnWriter, emitter: Emitter) -> _Ending:
         mode = self._options.mode or self.session.mode
@@ -205,12 +209,14 @@ class Turn:
         budget = self._options.max_iterations or self._settings.max_iterations
         asked_again = False
         for _round in range(budget):
+            self._go_on_or_end()
             view = build_view(self._messages, finished=finished, has_side_effects=self._has_side_effects)
             for warning in view.warnings if _round == 0 else ():
                 self._notice(emitter, "warning", warning)
-            completion = await self._ask(emitter, view.messages)
+            completion = await self._ask(emitter, self._calls, view.messages)
+            self._go_on_or_end()
             if completion.tool_calls:
-                await self._calls.run(self.id, completion.tool_calls, truncated=completion.finish_reason == "length")
+                await self._calls.run(self.id)
             elif completion.finish_reason == "tool_calls" and not completion.text.strip() and not asked_again:
                 asked_again = True  # it announced calls and sent none: ask once more, never in a loop
             else:
@@ -228,6 +234,7 @@ class Turn:
         window = await store.window(self.session.id, limit=self._settings.context_window_messages)
         grants = await store.grants(self.session.id)
         self._messages.extend(window.messages)
+        self._names = CallNames(call.id for message in window.messages for call in message.tool_calls)
         fresh: list[Message] = []
         if not window.messages:
             fresh.append(Message(role="system", content=system_prompt(self.session.workspace), turn_id=self.id))
@@ -245,7 +252,12 @@ class Turn:
             )
         return grants
 
-    async def _ask(self, emitter: Emitter, view: Sequence[Message]) -> Completion:
+    def _go_on_or_end(self) -> None:
+        """Raise CancelledError if the turn was asked to end, whatever became of the cancellation that said so."""
+        if self._stop is not None:
+            raise asyncio.CancelledError
+
+    async def _ask(self, emitter: Emitter, calls: CallRunner, view: Sequence[Message]) -> Completion:
         """One request to the model, streamed; its whole reply is committed before this returns."""
         message_id = new_id("m")
         parts: list[str] = []
@@ -266,25 +278,24 @@ class Turn:
                     else:
                         completion = item
         except StreamInterrupted as error:
-            await self._commit_reply(emitter, message_id, error.partial)
+            await self._commit_reply(emitter, calls, message_id, replace(error.partial, tool_calls=()))
             raise
         if completion is None:
             raise _Failed("empty_stream", "The provider ended its reply without anything in it. Try again.")
-        await self._commit_reply(emitter, message_id, completion)
+        await self._commit_reply(emitter, calls, message_id, completion)
         limit = self._options.max_cost
         if limit is not None and self._cost > limit:
             raise _Failed("max_cost", f"The turn has cost {self._cost:.4f} US dollars, more than its limit of {limit}.")
         return completion
 
-    async def _commit_reply(self, emitter: Emitter, message_id: str, completion: Completion) -> None:
-        self._partial = None
+    async def _commit_reply(self, emitter: Emitter, calls: CallRunner, message_id: str, completion: Completion) -> None:
         incomplete = completion.incomplete or completion.finish_reason == "length"
         message = Message(
             role="assistant",
             id=message_id,
             content=encodable(completion.text),
             turn_id=self.id,
-            tool_calls=completion.tool_calls,
+            tool_calls=self._names.settle(completion.tool_calls),
             reasoning=encodable(completion.reasoning),
             finish_reason=completion.finish_reason,
             incomplete=incomplete,
@@ -298,7 +309,16 @@ class Turn:
 
         if completion.usage is not None and completion.usage.cost is not None:
             self._cost += completion.usage.cost
-        await emitter.commit(build, messages=[message])
+        calls.announce(message.tool_calls, truncated=completion.finish_reason == "length")
+        try:
+            await emitter.commit(build, messages=[message])
+        except asyncio.CancelledError:
+            self._partial = None  # it is stored all the same
+            raise
+        except BaseException:
+            calls.withdraw()
+            raise
+        self._partial = None
         self._messages.append(message)
 
     def _explain(self, emitter: Emitter, completion: Completion) -> None:
@@ -309,40 +329,39 @@ class Turn:
 
     async def _finish(self, writer: TurnWriter, emitter: Emitter, ending: _Ending) -> None:
         """Write the end of the turn, give the lease back and show the last events. Never raises."""
-        messages: list[Message] = []
-        events: list[Event] = []
-        stamp = emitter.stamp
+        ends: list[Event] = []
         try:
-            if self._partial is not None and self._partial[1]:
-                message_id, parts = self._partial
-                text = encodable("".join(parts))
-                partial = Message(role="assistant", id=message_id, content=text, turn_id=self.id, incomplete=True)
-                messages.append(partial)
-                events.append(_message_completed(stamp(), partial))
-            if self._approvals is not None:
-                events.extend(self._approvals.cancelled_events())
-            if self._calls is not None:
-                results, completed = self._calls.interrupted()
-                messages.extend(results)
-                events.extend(completed)
-            if ending.code is None:
-                events.append(TurnCompleted(**stamp(), text=ending.text))
-            else:
-                failed = self._failed_event(emitter, ending.code, ending.text, ending.retry_after)
-                events = [failed] if ending.code == "lease_lost" else [*events, failed]
-            await writer.release(messages=messages, events=events, state=ending.state)
-        except MxclawError as error:
+            messages, ends = self._loose_ends(emitter)
+            last = _last_event(emitter.stamp(), ending)
+            await writer.release(messages=messages, events=[*ends, last], state=ending.state)
+        except Exception as error:  # noqa: BLE001 - the session must be freed and the screen told, whatever happens
             _log.exception("the end of turn %s could not be written", self.id)
             if ending.code is None:  # not on disk, so not done
-                events[-1] = self._failed_event(emitter, "error", f"The end of the turn could not be saved. {error}")
-        finally:
-            emitter.show(events)
-            self.channel.close()
+                ending = _Ending("failed", f"The end of the turn could not be saved. {_in_words(error)}", "error")
+            last = _last_event(emitter.last_stamp(), ending)
+            if not isinstance(error, MxclawError):
+                with contextlib.suppress(MxclawError):  # logged above; the lease ends by itself
+                    await writer.release(state="failed")
+        emitter.show([*ends, last])
+        self.channel.close()
 
-    def _failed_event(
-        self, emitter: Emitter, code: FailureCode, message: str, retry_after: float | None = None
-    ) -> TurnFailedEvent:
-        return TurnFailedEvent(**emitter.stamp(), code=code, message=message, retry_after=retry_after)
+    def _loose_ends(self, emitter: Emitter) -> tuple[list[Message], list[Event]]:
+        """What the turn leaves open, ended: text that was shown, approvals that wait, calls without a result."""
+        messages: list[Message] = []
+        events: list[Event] = []
+        if self._partial is not None and self._partial[1]:
+            message_id, parts = self._partial
+            text = encodable("".join(parts))
+            partial = Message(role="assistant", id=message_id, content=text, turn_id=self.id, incomplete=True)
+            messages.append(partial)
+            events.append(_message_completed(emitter.stamp(), partial))
+        if self._approvals is not None:
+            events.extend(self._approvals.cancelled_events())
+        if self._calls is not None:
+            results, completed = self._calls.loose_ends()
+            messages.extend(results)
+            events.extend(completed)
+        return messages, events
 
     def _has_side_effects(self, name: str) -> bool:
         tool = self._services.tools.get(name)
@@ -356,6 +375,18 @@ def check_prompt(user: UserInput) -> None:
     """Refuse a prompt with nothing in it. Raises UsageError."""
     if not user.text.strip() and not user.attachments:
         raise UsageError("The prompt is empty. Write what the agent should do.")
+
+
+def _last_event(stamp: Stamp, ending: _Ending) -> TurnCompleted | TurnFailedEvent:
+    if ending.code is None:
+        return TurnCompleted(**stamp, text=ending.text)
+    return TurnFailedEvent(**stamp, code=ending.code, message=ending.text, retry_after=ending.retry_after)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, MxclawError):
+        return str(error)
+    return f"Unexpected {type(error).__name__}: {clipped(str(error), 500)}. This is a bug in mxclaw; see its log."
 
 
 def _message_completed(stamp: Stamp, message: Message) -> MessageCompleted:
