@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 import click
 
+from mxclaw_nb.files import run_in_thread
 from mxclaw_nb.protocol import MODES, Event, Mode, TurnHandle, TurnView, UsageError, event_to_json
 from mxclaw_nb.text import one_line
 
@@ -108,7 +110,7 @@ async def run(
     """Run one turn with PROMPT (or - for standard input) and exit by how it went."""
     if session and new:
         raise UsageError("--session and --new exclude each other.")
-    text = _prompt(prompt)
+    text = await _prompt(prompt)
     request = TurnRequest(
         text=text,
         session=session,
@@ -133,27 +135,46 @@ async def run(
 run.params.extend(_COMMON)
 
 
-def _prompt(prompt: str | None) -> str:
+async def _prompt(prompt: str | None) -> str:
     if prompt is None or prompt == "-":
         if prompt is None and sys.stdin is not None and sys.stdin.isatty():
             raise UsageError(
                 'Write a prompt: mxclaw run "look around this folder" (or - to read it from standard input).'
             )
-        data = sys.stdin.buffer.read(_PROMPT_LIMIT + 1) if sys.stdin is not None else b""
+        try:
+            # Beside the loop: whoever writes the other end may take its time, and a signal must still end us.
+            data = await run_in_thread(_standard_input, grace_s=0.0)
+        except OSError as error:
+            raise UsageError(f"The prompt cannot be read from standard input: {error.strerror or error}.") from None
         if len(data) > _PROMPT_LIMIT:
             raise UsageError(f"The prompt on standard input is longer than {_PROMPT_LIMIT >> 20} MiB.")
-        prompt = data.decode("utf-8", "replace")
+        prompt = data.decode("utf-8", "replace").removeprefix("\ufeff")
     if not prompt.strip():
         raise UsageError("The prompt is empty. Write what the agent should do.")
     return prompt
 
 
+def _standard_input() -> bytes:
+    """What is on standard input, up to just past the limit; by its descriptor, so that no lock is held meanwhile."""
+    if sys.stdin is None:
+        return b""
+    descriptor, data = sys.stdin.fileno(), bytearray()
+    while len(data) <= _PROMPT_LIMIT and (piece := os.read(descriptor, 65_536)):
+        data += piece
+    return bytes(data)
+
+
 def _folder(workspace: Path | None) -> Path | None:
     if workspace is None:
         return None
-    resolved = workspace.expanduser().resolve()
-    if not resolved.is_dir():
-        raise UsageError(f"--workspace {workspace} is not a folder.")
+    try:
+        resolved = workspace.expanduser().resolve()
+        if not resolved.is_dir():
+            raise UsageError(f"--workspace {workspace} is not a folder.")
+        os.listdir(resolved)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise UsageError(f"--workspace {workspace} cannot be used: {reason}.") from None
     return resolved
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mxclaw_nb.app import App
-from mxclaw_nb.protocol import Frontend, NotFound, Session, SessionChanges
+from mxclaw_nb.protocol import Frontend, NotFound, Session, SessionChanges, UsageError
 
 
 @dataclass
@@ -53,7 +53,12 @@ class Call:
         return None
 
     async def new_session(self, *, title: str = "", model: str | None = None) -> Session:
-        """A new session, which becomes the one of this place."""
+        """A new session, which becomes the one of this place. Raises UsageError where no agent may work."""
+        workspace = self.place.workspace
+        if not workspace.is_dir():
+            raise UsageError(f"The folder to work in, {workspace}, does not exist. Start in another one.")
+        if workspace.resolve().is_relative_to(self.app.home):
+            raise UsageError(f"{workspace} lies in mxclaw's own home, where no agent may work. Start in another one.")
         session = await self.app.store.create_session(
             workspace=str(self.place.workspace),
             model=model,

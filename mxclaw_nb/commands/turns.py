@@ -23,6 +23,7 @@ from mxclaw_nb.protocol import (
     TurnFailedEvent,
     TurnHandle,
     TurnView,
+    UsageError,
     UserInput,
 )
 from mxclaw_nb.providers import REHEARSAL_PROVIDER
@@ -70,9 +71,10 @@ async def run_turn(call: Call, request: TurnRequest, *, frontend_can_answer: boo
     cancellation goes on.
     """
     await call.app.keep_house()
-    session = await _session_for(call, request)
-    model = _turn_model(call, request, session)
-    wanted = str(model) if model is not None else session.model
+    found = await _existing_session(call, request)
+    session_model = found.model if found is not None else None
+    model = _turn_model(call, request, session_model)
+    wanted = str(model) if model is not None else session_model
     if wanted is not None and wanted.startswith(REHEARSAL_PROVIDER + "/"):
         ensure_rehearsal(call.app)
     can_answer = call.frontend.can_answer if frontend_can_answer is None else frontend_can_answer
@@ -84,11 +86,14 @@ async def run_turn(call: Call, request: TurnRequest, *, frontend_can_answer: boo
         max_cost=request.max_cost,
         can_answer=can_answer,
     )
-    async with call.app.core.submit_turn(session.id, UserInput(request.text), options) as stream:
-        try:
-            await stream.start()
-        except ProviderNotReady as error:
-            raise ProviderNotReady(f"{error} {_two_ways_on(call)}") from None
+    user = UserInput(request.text)
+    try:
+        call.app.core.check(user, options, session_model=session_model)  # so that a refusal leaves no session behind
+    except ProviderNotReady as error:
+        raise ProviderNotReady(f"{error} {_two_ways_on(call)}") from None
+    session = await _session_for(call, request, found)
+    async with call.app.core.submit_turn(session.id, user, options) as stream:
+        await stream.start()
         return await _show(call, session, request, stream)
 
 
@@ -168,23 +173,33 @@ class _Answers:
             await self._core.answer(request_id, answer, "user")
 
 
-async def _session_for(call: Call, request: TurnRequest) -> Session:
+async def _existing_session(call: Call, request: TurnRequest) -> Session | None:
+    """The session that the turn goes on with, None for a new one. Raises UsageError if it works in another folder."""
     if request.session:
         session = await call.app.store.session(request.session)
-        await call.use_session(session)
+        if request.workspace is not None and str(request.workspace) != session.workspace:
+            raise UsageError(
+                f"Session {session.id} works in {session.workspace}, not in {request.workspace}. "
+                "Leave --workspace out, or start a new session there."
+            )
         return session
-    found = None if request.new or not call.place.keeps_session else await call.current_session()
+    return None if request.new or not call.place.keeps_session else await call.current_session()
+
+
+async def _session_for(call: Call, request: TurnRequest, found: Session | None) -> Session:
     if found is not None:
+        if request.session:
+            await call.use_session(found)
         return found
     if request.workspace is not None:
         call.place.workspace = request.workspace
     return await call.new_session(title=one_line(request.text, 60))
 
 
-def _turn_model(call: Call, request: TurnRequest, session: Session) -> ModelId | None:
+def _turn_model(call: Call, request: TurnRequest, session_model: str | None) -> ModelId | None:
     if request.model is None:
         return None
-    provider = session.model.partition("/")[0] if session.model else None
+    provider = session_model.partition("/")[0] if session_model else None
     return call.app.directory.parse(request.model, provider)
 
 
