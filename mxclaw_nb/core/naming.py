@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 
 from mxclaw_nb.protocol import ToolCall
-
 from mxclaw_nb.text import encodable
 
 _PLAIN_ID = re.compile(r"[!-~]{1,128}")
