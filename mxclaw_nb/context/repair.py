@@ -23,6 +23,7 @@ INTERRUPTED = (
 )
 OUTCOME_UNKNOWN = " Its outcome is unknown: it may have taken effect. Check before you repeat it."
 _UNSAFE_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ def build_view(
     id): the real result is used instead of a stand-in. ``has_side_effects`` says of a tool's name whether an
     interrupted call may have changed something (unknown tools: assume so).
     """
+    if _is_valid(messages):
+        return View(tuple(messages))
     entries, warnings = _match(messages)
     used: set[str] = set()
     view: list[Message] = []
@@ -78,6 +81,37 @@ def build_view(
         view.append(_with_calls(entry.message, tuple(sent_calls)))
         view.extend(results)
     return View(tuple(view), tuple(warnings))
+
+
+def _is_valid(messages: Sequence[Message]) -> bool:
+    """Whether nothing needs mending: the usual case, looked at once each round, so it must cost little."""
+    seen: set[str] = set()
+    awaited: tuple[ToolCall, ...] = ()
+    answered = 0
+    opening = True
+    for message in messages:
+        role = message.role
+        if answered < len(awaited):
+            if role != "tool" or message.tool_call_id != awaited[answered].id:
+                return False
+            answered += 1
+        elif role == "assistant":
+            awaited, answered, opening = message.tool_calls, 0, False
+            if not awaited and not message.content.strip():
+                return False
+            if awaited and message.incomplete and message.finish_reason != "length":
+                return False
+            for call in awaited:
+                if call.id in seen or not _is_sendable(call):
+                    return False
+                seen.add(call.id)
+        elif role == "user":
+            opening = False
+            if message.attachments:
+                return False
+        elif role == "tool" or not opening:
+            return False
+    return answered == len(awaited)
 
 
 def _match(messages: Sequence[Message]) -> tuple[list[_Entry], list[str]]:
@@ -135,13 +169,15 @@ def _sendable(call: ToolCall, used: set[str]) -> ToolCall:
         number += 1
         call_id = f"{base}-{number}"
     used.add(call_id)
-    name = call.name
-    if not name or len(name) > 64 or _UNSAFE_NAME.search(name):
-        name = _UNSAFE_NAME.sub("_", name)[:64] or "unknown"
-    arguments = call.arguments if _is_json_object(call.arguments) else "{}"
-    if call_id == call.id and name == call.name and arguments is call.arguments:
+    if call_id == call.id and _is_sendable(call):
         return call
+    name = _UNSAFE_NAME.sub("_", call.name)[:64] or "unknown"
+    arguments = call.arguments if _is_json_object(call.arguments) else "{}"
     return ToolCall(call_id, name, arguments)
+
+
+def _is_sendable(call: ToolCall) -> bool:
+    return bool(call.id) and bool(_SAFE_NAME.fullmatch(call.name)) and _is_json_object(call.arguments)
 
 
 def _is_json_object(text: str) -> bool:
