@@ -62,7 +62,8 @@ def test_nothing_swapped_in_is_followed(desk: Desk, tmp_path: Path, ripgrep: boo
         (outside / name).write_text("OUTSIDE\n")
     desk.file("dir/f.txt", "INSIDE\n")
     calls = [
-        ("read_file", {"path": "dir/f.txt"}), ("grep", {"pattern": "SIDE", "path": "dir"}), ("list_dir", {"path": "dir"}),
+        ("read_file", {"path": "dir/f.txt"}), ("grep", {"pattern": "SIDE", "path": "dir"}),
+        ("list_dir", {"path": "dir"}),
         ("grep", {"pattern": "SIDE", "path": "dir/f.txt"}), ("glob", {"pattern": "dir/*"}),
         ("write_file", {"path": "dir/new/x.txt", "content": "INSIDE\n"}),
         ("edit_file", {"path": "dir/f.txt", "old": "INSIDE", "new": "INSIDE again"}),

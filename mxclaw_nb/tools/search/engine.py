@@ -16,7 +16,7 @@ from mxclaw_nb.files import Folder
 from . import matcher
 from .patterns import Glob
 
-_MOST_UNSORTED = 5_000  # matches read before the search starts again in the order of the paths
+_MOST_UNSORTED = 1_000  # matches read before the search starts again by path, to stop after the first hundred
 _CHUNK = 1 << 16
 _END_S = 1.0
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from mxclaw_nb.tools.search.matcher import main; main()"
