@@ -25,6 +25,7 @@ from .leases import LeaseTiming
 from .readers import Readers
 from .workers import start_thread
 
+RETRY_S = 1.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -53,6 +54,8 @@ class Heartbeat:
         self._ending = False
         self._thread: threading.Thread | None = None
         self._lost: str | None = None
+        self._renewed_at = self._tried_at = 0.0
+        self._renewal: Future[None] | None = None
         self._stop_told = False
         self._answers_told: set[str] = set()
 
@@ -90,7 +93,7 @@ class Heartbeat:
             self.ended.set_result(None)
 
     def _beat(self) -> None:
-        renewed, renewal = self._clock(), None
+        self._renewed_at = self._tried_at = self._clock()
         while not self._ending:
             try:
                 with self._readers.lent() as connection:
@@ -105,10 +108,7 @@ class Heartbeat:
                             seen = version
                             if not self._look(connection):
                                 continue
-                        if self._clock() - renewed >= self._timing.renew_s and (renewal is None or renewal.done()):
-                            renewed = self._clock()
-                            renewal = self._renew()
-                            renewal.add_done_callback(self._renewed)
+                        self._renew_if_due()
                         self._wake.wait(self._timing.poll_s)
                         if not connection.is_current():
                             break
@@ -116,10 +116,22 @@ class Heartbeat:
                 _LOG.debug("The lease's thread could not look at the store: %s", error)
                 self._wake.wait(self._timing.poll_s)
 
+    def _renew_if_due(self) -> None:
+        """Renew in time; again soon, and not only when the next one is due, if that failed."""
+        now = self._clock()
+        if now - self._renewed_at < self._timing.renew_s or now - self._tried_at < min(RETRY_S, self._timing.renew_s):
+            return
+        if self._renewal is None or self._renewal.done():
+            self._tried_at = now
+            self._renewal = self._renew()
+            self._renewal.add_done_callback(self._renewed)
+
     def _renewed(self, renewal: Future[None]) -> None:
         error = renewal.exception()
         if isinstance(error, LeaseLost):
             self.lost(error.message)
+        elif error is None:
+            self._renewed_at = self._clock()
 
     def _look(self, connection: Connection) -> bool:
         """Pass on what is new; False if the lease is gone."""

@@ -109,27 +109,32 @@ def test_on_a_network_file_system_the_log_is_refused_before_it_is_tried(
     assert not list(home.glob("*-wal"))
 
 
-def trace_connections(monkeypatch: pytest.MonkeyPatch, on_statement: Callable[[str], None]) -> None:
+def trace_connections(monkeypatch: pytest.MonkeyPatch, on_statement: Callable[[str], str | None]) -> None:
+    """Show every statement to ``on_statement``, which may raise, or return another one to be executed instead."""
+
     class Traced(sqlite3.Connection):
         def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-            on_statement(sql)
-            return super().execute(sql, *parameters)
+            return super().execute(on_statement(sql) or sql, *parameters)
 
     real = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: real(*a, **{**k, "factory": Traced}))
 
 
+@pytest.mark.parametrize("refusal", ["locking protocol", "it stays in mode delete"])
 def test_a_disk_that_refuses_the_log_gets_one_warning_and_a_working_store(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch, refusal: str
 ) -> None:
-    def refuse(sql: str) -> None:
-        if "journal_mode = WAL" in sql:
-            raise sqlite3.OperationalError("locking protocol")
+    def refuse(sql: str) -> str:
+        if "journal_mode = WAL" not in sql:
+            return sql
+        if refusal == "locking protocol":
+            raise sqlite3.OperationalError(refusal)
+        return "PRAGMA journal_mode"
 
     trace_connections(monkeypatch, refuse)
     warnings: list[str] = []
     made = with_store(home, use, on_warning=warnings.append)
-    assert len(warnings) == 1 and "locking protocol" in warnings[0]
+    assert len(warnings) == 1 and refusal in warnings[0]
     assert journal_of(home) == "delete"
 
     async def read(store: SqliteStore) -> None:

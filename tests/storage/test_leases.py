@@ -295,6 +295,31 @@ def test_a_lease_that_cannot_be_written_is_not_won(home: Path) -> None:
     with_store(home, work)
 
 
+def test_a_renewal_that_fails_is_tried_again_before_the_lease_ends(home: Path) -> None:
+    timing = LeaseTiming(ttl_s=6, renew_s=0.2, poll_s=0.02)
+
+    async def work(store: SqliteStore) -> None:
+        made = await store.create_session(workspace="/w")
+        turn = await begin(store, made.id)
+        raw = store._writer._connection.raw
+
+        def counter() -> int:
+            with sqlite3.connect(home / "mx-claw.db") as connection:
+                found = connection.execute("SELECT counter FROM leases").fetchone()[0]
+            connection.close()
+            return int(found)
+
+        raw.execute("CREATE TRIGGER stop BEFORE UPDATE ON leases BEGIN SELECT raise(ABORT, 'no'); END")
+        before = counter()
+        await asyncio.sleep(0.5)
+        assert counter() == before
+        raw.execute("DROP TRIGGER stop")
+        await until(lambda: counter() > before + 2, 3)
+        await turn.writer.release(state="idle")
+
+    with_store(home, work, timing=timing)
+
+
 def test_signals_from_here_and_from_another_process_arrive_within_a_fifth_of_a_second(
     home: Path, child: Callable[..., Child]
 ) -> None:
