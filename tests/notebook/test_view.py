@@ -121,7 +121,7 @@ def test_the_order_is_line_question_calls_text(desk: Desk, displays: Displays) -
         told = Told()
         for event in (
             told.started(), told.delta("The reply so far."), told.message("The reply so far.", (call(), call("c-2"))),
-            told.tool_completed("result one", call="c-2", name="list_dir"), told.usage(), told.asked("rm -r \u202ebuild"),
+            told.tool_completed("one", call="c-2", name="list_dir"), told.usage(), told.asked("rm -r \u202ebuild"),
         ):  # fmt: skip
             view.on_event(event)
         await painted(view)
