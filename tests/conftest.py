@@ -63,6 +63,17 @@ def _no_thread_of_ours_is_left(mx_claw_home: Path) -> Iterator[None]:
                 pytest.fail(f"the thread {thread.name!r} is still there {THREAD_GRACE_S:.0f} s after the test")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """An interrupt of the product's own that leaves a test is that test's failure, not the end of the run."""
+    try:
+        return (yield)
+    except KeyboardInterrupt as interrupt:
+        if type(interrupt) is KeyboardInterrupt:
+            raise
+        raise AssertionError(f"the test was left by {type(interrupt).__name__}: {interrupt}") from interrupt
+
+
 def _skip_is_an_error(report: pytest.TestReport | pytest.CollectReport) -> None:
     if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
