@@ -122,7 +122,10 @@ def test_a_date_is_obeyed() -> None:
     assert 17 < outcome.waits[0] <= 20
 
 
-@pytest.mark.parametrize("value", ["61", "3600", format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)])
+@pytest.mark.parametrize(
+    "value",
+    ["61", "3600", pytest.param(format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True), id="a date")],
+)
 def test_a_longer_wish_fails_at_once_and_says_when_to_come_back(value: str) -> None:
     outcome, requests = play(answer(429, {"error": "slow down"}, [("Retry-After", value)]), GOOD)
     assert type(outcome.error) is ModelError
