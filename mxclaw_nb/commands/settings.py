@@ -5,10 +5,8 @@ from __future__ import annotations
 import click
 from pydantic_core import from_json
 
-from mxclaw_nb.process import inside_agent_command
 from mxclaw_nb.protocol import Settings
 
-from .approving import OwnCommandRefused
 from .place import Call
 from .text import code, plain, table
 from .tree import HelpfulCommand, with_call
@@ -35,8 +33,6 @@ async def settings(call: Call) -> int:
 @with_call
 async def set_setting(call: Call, name: str, value: tuple[str, ...]) -> int:
     """Change a setting for good: a number, a word, or a list of words."""
-    if inside_agent_command():
-        raise OwnCommandRefused("A command that the agent runs cannot change the settings.")
     changed = call.app.settings.change(name, _parsed(name, value))
     call.frontend.say(f"{name} is now {_shown(getattr(changed, name))}.", level="success")
     return 0

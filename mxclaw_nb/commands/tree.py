@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar, cast
 
 import click
 
-from mxclaw_nb.protocol import UsageError
+from mxclaw_nb.process import inside_agent_command
+from mxclaw_nb.protocol import NotForAgents, UsageError
 
 from .place import Call
 
@@ -52,8 +54,18 @@ def _raise_help(ctx: click.Context, _parameter: click.Parameter, value: bool) ->
 
 
 def with_call(function: F) -> F:
-    """Give a handler the Call as its first argument."""
-    return cast(F, click.pass_obj(function))
+    """Give a handler the Call as its first argument; refuse it where an agent's command asks.
+
+    A model could else answer its own approvals, change what it is allowed, or wipe its tracks.
+    """
+
+    @functools.wraps(function)
+    def handler(call: Call, *arguments: Any, **values: Any) -> Any:
+        if inside_agent_command():
+            raise NotForAgents("A command that the agent runs cannot use mxclaw: that is for the person alone.")
+        return function(call, *arguments, **values)
+
+    return cast(F, click.pass_obj(handler))
 
 
 async def dispatch(group: click.Group, call: Call, arguments: list[str]) -> int:

@@ -11,11 +11,14 @@ from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Self
 
+from mxclaw_nb.files import run_in_thread
+from mxclaw_nb.process import inside_agent_command
 from mxclaw_nb.protocol import (
     Answer,
     Approval,
     ApprovalAnswered,
     Event,
+    NotForAgents,
     ProviderNotReady,
     Session,
     SessionBusy,
@@ -50,8 +53,10 @@ class AgentCore:
     async def answer(self, request_id: str, answer: Answer, by: str) -> Approval:
         """Answer an approval, of this process or another. The first answer wins.
 
-        Raises NotFound, or AlreadyAnswered which says who was first.
+        Raises NotFound, AlreadyAnswered which says who was first, or NotForAgents in a command that an agent runs.
         """
+        if await run_in_thread(inside_agent_command):
+            raise NotForAgents("A command that the agent runs cannot answer for the person.")
         row = await self._services.store.answer_approval(request_id, answer, by)
         turn = self._turns.get(row.session_id)
         if turn is not None:

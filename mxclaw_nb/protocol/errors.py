@@ -6,6 +6,7 @@
     │   └── ProviderNotReady       provider_not_ready  2   no model can be asked yet
     ├── NotFound                   not_found           1   no such session, approval, turn, ...
     ├── AlreadyAnswered            already_answered    1   somebody else answered this approval first
+    ├── NotForAgents               refused             1   a command that an agent runs tried to act for the person
     ├── SessionBusy                session_busy        4   this process runs a turn of that session
     ├── LeaseHeld                  lease_held          4   another process does
     ├── LeaseLost                  lease_lost          1   another process took the session over
@@ -61,6 +62,12 @@ class NotFound(MxclawError):
 
 class AlreadyAnswered(MxclawError):
     code = "already_answered"
+
+
+class NotForAgents(MxclawError):
+    """A command that an agent runs tried to do what only the person may: answer, stop, configure, start turns."""
+
+    code = "refused"
 
 
 class SessionBusy(MxclawError):
