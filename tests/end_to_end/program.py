@@ -242,7 +242,8 @@ def mxclaw_with(script: Script, tmp_path: Path) -> Iterator[Mxclaw]:
             yield made
         finally:
             for running in made.started:
-                running.wait(0.0) if running.process.poll() is None else running.wait()
+                running.process.kill()
+                running.wait()
 
 
 def until(condition: Callable[[], bool], what: str, *, timeout: float = WAIT_S) -> None:
