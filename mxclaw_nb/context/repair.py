@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json
 
@@ -24,6 +25,8 @@ INTERRUPTED = (
 OUTCOME_UNKNOWN = " Its outcome is unknown: it may have taken effect. Check before you repeat it."
 _UNSAFE_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# A message is encoded once for each object, so that a long attachment must not become a new object each round.
+_rendered: WeakKeyDictionary[Message, Message] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ def build_view(
     id): the real result is used instead of a stand-in. ``has_side_effects`` says of a tool's name whether an
     interrupted call may have changed something (unknown tools: assume so).
     """
+    messages = [_render_attachments(message) if message.attachments else message for message in messages]
     if _is_valid(messages):
         return View(tuple(messages))
     entries, warnings = _match(messages)
@@ -107,8 +111,6 @@ def _is_valid(messages: Sequence[Message]) -> bool:
                 seen.add(call.id)
         elif role == "user":
             opening = False
-            if message.attachments:
-                return False
         elif role == "tool" or not opening:
             return False
     return answered == len(awaited)
@@ -139,7 +141,7 @@ def _match(messages: Sequence[Message]) -> tuple[list[_Entry], list[str]]:
         elif message.role == "system":
             system.append(_Entry(message))
         else:
-            entries.append(_Entry(_render_attachments(message)))
+            entries.append(_Entry(message))
             for call_id, occurrences in open_now.items():
                 earlier.setdefault(call_id, []).extend(occurrences)
             open_now = {}
@@ -225,8 +227,13 @@ def _result_for(
 
 
 def _render_attachments(message: Message) -> Message:
-    if not message.attachments:
+    """The user's words and what was mentioned in them as one text. The same object every time: see ``_rendered``."""
+    if message.role != "user":
         return message
-    parts = [message.content]
-    parts += [f'<attachment name="{item.name}">\n{item.text}\n</attachment>' for item in message.attachments]
-    return replace(message, content="\n\n".join(part for part in parts if part), attachments=())
+    found = _rendered.get(message)
+    if found is None:
+        parts = [message.content]
+        parts += [f'<attachment name="{item.name}">\n{item.text}\n</attachment>' for item in message.attachments]
+        found = replace(message, content="\n\n".join(part for part in parts if part), attachments=())
+        _rendered[message] = found
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mxclaw_nb.protocol import (
     Completion,
@@ -19,7 +20,6 @@ from mxclaw_nb.protocol import (
     StreamItem,
 )
 
-from .clients import Clients
 from .endpoint import Endpoint
 from .jsontext import parse_json
 from .outcome import Broken, judged
@@ -29,6 +29,9 @@ from .retry import RetryPolicy
 from .target import KeyFor, Target, find_target, what_is_missing
 from .urls import parse_base_url
 from .usage import cost_of, estimate_usage
+
+if TYPE_CHECKING:
+    from .clients import Clients
 
 _SEED_BYTES = 64 * 1024
 _LIST_BYTES = 16 * 1024 * 1024
@@ -57,7 +60,7 @@ class OpenAICompatibleProvider:
         self._key_present = key_present
         self._retry = retry or RetryPolicy()
         self._encoder = RequestEncoder()
-        self._clients = Clients()
+        self._made_clients: Clients | None = None
 
     def ready(self, model: ModelId) -> str | None:
         """None if that model can be asked, else one sentence that says what is missing."""
@@ -78,8 +81,9 @@ class OpenAICompatibleProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
         """See ``ModelProvider.stream``. Raises UsageError (nothing said) and ConfigurationError (base URL, key) too."""
-        from .asking import BREAKS, ask, broken_by  # with httpx: loaded by the first request
-        from .watchdog import Watchdog
+        from .asking import ask  # with httpx and aiohttp: loaded by the first request
+        from .body import PatientReading
+        from .breaks import BREAKS, broken_by
 
         target = await find_target(request.model, self._resolve, self._key_for)
         body = self._encoder.encode(request, target.endpoint.profile)
@@ -88,27 +92,23 @@ class OpenAICompatibleProvider:
             tries += 1
             settings = self._settings()
             reader = None
-            answer = await ask(await self._clients.get(), target, target.base.chat, body, settings, self._retry)
+            answer = await ask(self._clients(), target, target.base.chat, body, settings, self._retry)
             if isinstance(answer, Broken):
                 broken: Broken | None = answer
             else:
                 broken = None
                 reader = ReplyReader(answer.content_type)
+                reading = PatientReading(answer, reader, settings)
                 try:
-                    with Watchdog.over(answer.exchange, reader, settings) as watchdog:
-                        async for chunk in answer.exchange:
-                            for piece in answer.decoder.feed(chunk):
-                                for item in reader.feed(piece):
-                                    yield item
-                            watchdog.note()
-                            if reader.done:
-                                if reader.failure is None:
-                                    answer.exchange.keep()
-                                break
+                    while not reader.done and (piece := await reading.read()):
+                        for item in reader.feed(piece):
+                            yield item
+                    if reader.failure is None:
+                        await answer.finish()
                 except BREAKS as error:
                     broken = broken_by(error, target)
                 finally:
-                    await answer.exchange.aclose()
+                    await answer.aclose()
                 for item in reader.close():
                     yield item
                 broken = judged(reader, broken, target, self._retry)
@@ -129,16 +129,17 @@ class OpenAICompatibleProvider:
 
     async def list_models(self, provider_name: str) -> list[str]:
         """The names of the provider's models, as it lists them. Raises what ``stream`` raises for a refusal."""
-        from .asking import BREAKS, ask, broken_by, read_body
+        from .asking import ask
+        from .breaks import BREAKS, broken_by
 
         target = await find_target(ModelId(provider_name, "*"), self._resolve, self._key_for)
         broken: Broken
-        answer = await ask(await self._clients.get(), target, target.base.models, None, self._settings(), self._retry)
+        answer = await ask(self._clients(), target, target.base.models, None, self._settings(), self._retry)
         if isinstance(answer, Broken):
             broken = answer
         else:
             try:
-                return _model_names(await read_body(answer, _LIST_BYTES, _LIST_S))
+                return _model_names(await answer.read_all(_LIST_BYTES, _LIST_S))
             except BREAKS as error:
                 broken = broken_by(error, target)
             except (ValueError, TimeoutError):
@@ -148,7 +149,15 @@ class OpenAICompatibleProvider:
 
     async def aclose(self) -> None:
         """Close every connection, on whatever loop it was made. The provider can be used again after it."""
-        await self._clients.aclose()
+        if self._made_clients is not None:
+            await self._made_clients.aclose()
+
+    def _clients(self) -> Clients:
+        if self._made_clients is None:
+            from .clients import Clients
+
+            self._made_clients = Clients()
+        return self._made_clients
 
 
 def _priced(request: ModelRequest, completion: Completion, target: Target) -> Completion:

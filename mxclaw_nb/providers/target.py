@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,9 @@ from .urls import BaseUrl, parse_base_url
 
 KeyFor = Callable[[str], Awaitable[SecretStr | None]]
 _KEY_S = 60.0
+_AZURE = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+_JWT = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+\Z")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110: what the name of a header may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +88,19 @@ def _check_headers(endpoint: Endpoint, secret: SecretStr | None) -> None:
             f"The key of provider {endpoint.name} has characters that no key can have; enter it again."
         )
     for name, value in endpoint.profile.headers.items():
-        if not (_sendable(name) and name.strip() and _sendable(value)):
+        if not (_NAME.fullmatch(name) and _sendable(value)):
             raise ConfigurationError(
                 f"A header configured for provider {endpoint.name} has characters that cannot be sent; correct it."
             )
+
+
+def _is_azure(base: BaseUrl) -> bool:
+    """Whether Azure's gateway answers, which takes a resource's key in ``api-key``; as a bearer only its newest API
+    does, while tokens of Entra ID, which are JWTs, are always bearers. Gateways before it want either or both.
+
+    https://learn.microsoft.com/azure/ai-services/openai/reference#authentication
+    """
+    return base.host.endswith(_AZURE) or any(part.startswith("api-version=") for part in base.query.split("&"))
 
 
 def _sendable(text: str) -> bool:
@@ -108,7 +121,10 @@ def _target(endpoint: Endpoint, base: BaseUrl, secret: SecretStr | None) -> Targ
         secrets += [pair, base.credentials[1], headers["Authorization"]]
     if key:
         headers["Authorization"] = f"Bearer {key}"
+        if _is_azure(base) and not _JWT.match(key):
+            headers["api-key"] = key
     for name, value in endpoint.profile.headers.items():
+        headers = {known: kept for known, kept in headers.items() if known.lower() != name.lower()}
         headers[name] = value
         secrets.append(value if len(value) > 15 else "")  # may be a token; short ones are ordinary words
     secrets += [part.partition("=")[2] for part in base.query.split("&") if len(part) > 24]

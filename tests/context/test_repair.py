@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 from collections.abc import Sequence
+from weakref import ref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mxclaw_nb.context import build_view
-from mxclaw_nb.protocol import Message, ToolCall, ToolCompleted
+from mxclaw_nb.protocol import Attachment, Message, ToolCall, ToolCompleted
 
 READ_ONLY = {"read_file", "list_dir"}
 
@@ -198,6 +200,31 @@ def test_a_generated_name_that_collides_with_a_later_id_stays_unique() -> None:
 
 def test_an_empty_reply_is_left_out() -> None:
     assert shape(view(user("a"), says("  "), user("b"))) == ["user a", "user b"]
+
+
+def test_what_was_mentioned_is_part_of_the_words_and_the_same_object_each_round() -> None:
+    mentioned = Message("user", "look", attachments=(Attachment("df", "1 2 3"), Attachment("a.py", "x = 1")))
+    first = view(mentioned, says("", "c1"), result("c1"))
+    second = view(mentioned, says("", "c1"))
+    assert first[0].content == (
+        'look\n\n<attachment name="df">\n1 2 3\n</attachment>\n\n<attachment name="a.py">\nx = 1\n</attachment>'
+    )
+    assert first[0].attachments == ()
+    assert first[0] is second[0], "so that it is encoded once"
+    assert view(*first)[0] is first[0]
+
+
+def test_two_messages_that_say_the_same_are_rendered_each_for_itself() -> None:
+    twins = [Message("user", "look", id=name, attachments=(Attachment("df", "1"),)) for name in ("m-1", "m-2")]
+    assert [message.id for message in view(*twins)] == ["m-1", "m-2"]
+
+
+def test_a_rendering_is_forgotten_with_its_message() -> None:
+    mentioned = Message("user", "look", attachments=(Attachment("df", "1 2 3"),))
+    rendered = ref(view(mentioned)[0])
+    del mentioned
+    gc.collect()
+    assert rendered() is None
 
 
 def _valid_transcript(numbers: random.Random) -> list[Message]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
+import mxclaw_nb.providers.asking  # noqa: F401 - so that no test's clock runs while the libraries load
 from mxclaw_nb.protocol import Message, ModelId, ModelRequest, MxclawError, Settings, StreamItem
 from mxclaw_nb.providers import Endpoint, ModelProfile, OpenAICompatibleProvider, RetryPolicy
 
@@ -191,13 +192,15 @@ def stream(body: bytes, *, size: int | None = None, content_type: str | None = "
 
 
 def closing(body: bytes, *, reset: bool = False, content_type: str = "text/event-stream") -> Script:
-    """A body that ends with the connection: closed in order, or by a reset once the client has had a moment to read."""
+    """A body that ends with the connection: closed in order, or by a reset in the middle of a chunked one."""
 
     async def play(peer: Peer) -> None:
-        await peer.send(head(200, [("Connection", "close")], content_type) + body)
         if reset:
+            await peer.send(head(200, [("Transfer-Encoding", "chunked")], content_type) + chunked(body))
             await asyncio.sleep(0.05)  # else the reset overtakes what was sent
             peer.reset()
+        else:
+            await peer.send(head(200, [("Connection", "close")], content_type) + body)
         peer.writer.close()
 
     return play

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from mxclaw_nb.protocol import Completion, ModelError
 from mxclaw_nb.providers import RetryPolicy
 from mxclaw_nb.providers.errors import clean_message, failure_of_body, failure_of_event
-from mxclaw_nb.providers.http1 import ProtocolError, body_of, split_head
 from mxclaw_nb.providers.reply import ReplyReader
 from tests.providers.loopback import Peer, play
 
@@ -79,23 +78,6 @@ def test_any_error_body_is_read(value: object, status: int) -> None:
     for failure in (failure_of_body(status, data), failure_of_event(data)):
         assert clean_message(failure.message, ["sk-secret"]).isprintable()
         assert failure.overflow in (True, False)
-
-
-@RELAXED
-@given(st.binary(max_size=200))
-def test_any_bytes_are_an_answer_or_no_http(data: bytes) -> None:
-    for text in (
-        data,
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + data,
-        b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n",
-    ):
-        try:
-            parsed = split_head(text)
-            if parsed is not None:
-                body = body_of(parsed[0])
-                assert len(body.feed(parsed[1])) <= len(text)
-        except ProtocolError:
-            pass
 
 
 @given(st.text(max_size=40) | st.from_regex(r"\w{3}, \d{1,2} \w{3} \d{4} \d\d:\d\d:\d\d \w+", fullmatch=True))

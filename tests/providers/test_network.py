@@ -8,7 +8,9 @@ import datetime
 import hashlib
 import ipaddress
 import ssl
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +23,22 @@ from cryptography.x509.oid import NameOID
 
 from mxclaw_nb.protocol import Completion, ConfigurationError, ModelError, Settings
 from mxclaw_nb.providers.proxies import proxy_for
-from tests.providers.loopback import BOUND_S, STOP, Loopback, Outcome, ask, delta, frames, run, stream
+from tests.providers.loopback import (
+    BOUND_S,
+    STOP,
+    Loopback,
+    Outcome,
+    Peer,
+    answer,
+    ask,
+    consume,
+    delta,
+    frames,
+    head,
+    provider_for,
+    run,
+    stream,
+)
 
 NAME = "tests' own authority"
 GOOD = stream(frames(delta(content="hi"), STOP))
@@ -295,6 +312,40 @@ def test_a_large_request_goes_through_tls(
     assert len(secure.requests[0].body) > 5_000_000
 
 
+@pytest.mark.parametrize("through", [False, True])
+def test_the_server_sees_a_cancelled_client_leave_a_secure_connection_at_once(
+    through: bool, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready, left = threading.Event(), threading.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.send(head(200, [("Connection", "close")]) + frames(delta(content="a"), done=False))
+        ready.set()
+        await peer.until_gone()
+        left.set()
+        peer.writer.close()
+
+    async def main(url: str) -> float:
+        provider = provider_for(url)
+        task = asyncio.ensure_future(consume(provider, ask()))
+        assert await asyncio.to_thread(ready.wait, 5)
+        await asyncio.sleep(0.05)
+        started = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(left.wait, 5)
+        took = time.monotonic() - started
+        await provider.aclose()
+        return took
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.bundle))
+    with Loopback([script], tls=authority.server, host="localhost") as server, TinyProxy() as proxy:
+        if through:
+            monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{proxy.port}")
+        assert asyncio.run(main(server.url)) < 0.2
+
+
 # Proxies
 
 
@@ -377,6 +428,40 @@ def test_a_proxy_that_refuses_us_is_named_without_its_password(
     assert outcome.waits == []
 
 
+def test_a_query_is_not_logged_on_the_way_through_a_proxy(
+    authority: Authority, secure: Loopback, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.bundle))
+    caplog.set_level("DEBUG")
+    with TinyProxy() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+        assert said(run(f"https://model.example:{secure.port}/v1?api-key=verysecretvalue")) == "hi"
+    assert "verysecretvalue" in secure.requests[0].target
+    assert "verysecretvalue" not in caplog.text
+    assert "sk-secret" not in caplog.text
+
+
+def test_a_socks_proxy_without_its_package_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    outcome = run("http://model.example/v1")
+    assert type(outcome.error) is ConfigurationError
+    assert "mxclaw_nb[socks]" in outcome.error.message
+    with Loopback([GOOD]) as server:
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        assert said(run(server.url)) == "hi", "where it is not needed nobody misses it"
+
+
+@pytest.mark.parametrize("through", [True, False])
+def test_cookies_are_not_kept(through: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cookie = answer(500, b"", [("Set-Cookie", "session=1; Path=/")])
+    with Loopback([cookie, cookie, GOOD]) as server, TinyProxy() as proxy:
+        if through:
+            monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{proxy.port}")
+        assert said(run(server.url)) == "hi"
+        assert not any("cookie" in request.headers for request in server.requests)
+
+
 def test_a_change_of_the_environment_takes_effect_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with Loopback([GOOD]) as server, TinyProxy() as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
@@ -406,7 +491,6 @@ def test_a_proxy_that_cannot_be_used_is_a_sentence(value: str, monkeypatch: pyte
         ("model.example", "model.example", True),
         ("model.example", "a.model.example", True),
         (".model.example", "a.model.example", True),
-        ("*.model.example", "a.model.example", True),
         ("model.example", "othermodel.example", False),
         ("MODEL.example", "model.EXAMPLE", True),
         ("a,b , model.example", "model.example", True),

@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import time
 
 import pytest
+from pydantic import SecretStr
 
 from mxclaw_nb.protocol import Message, ModelId, ModelProvider, ModelRequest, ToolCall, ToolSpec, UsageError
 from mxclaw_nb.providers import Endpoint, ModelProfile, OpenAICompatibleProvider, Price
 from mxclaw_nb.providers.request import RequestEncoder, encode_message
+from mxclaw_nb.providers.target import find_target
 from tests.providers.loopback import KEY, STOP, USAGE, Loopback, delta, frames, provider_for, run, stream
 
 GOOD = stream(frames(delta(content="hi"), STOP, USAGE))
@@ -147,6 +150,36 @@ def test_a_header_cannot_break_out_of_its_line(headers: dict[str, str]) -> None:
         assert outcome.error is not None
         assert outcome.error.exit_status == 2
         assert not server.requests
+
+
+JWT = "eyJhbGciOiJub25lIn0.eyJhIjoxfQ.c2ln"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "key", "headers", "sent"),
+    [
+        ("https://me.openai.azure.com/openai/v1", "k-1234", {}, "k-1234"),
+        ("https://me.cognitiveservices.azure.com/openai/v1", "k-1234", {}, "k-1234"),
+        ("https://gateway.example/openai/deployments/d?api-version=2024-10-21", "k-1234", {}, "k-1234"),
+        ("https://me.openai.azure.com/openai/v1", "k-1234", {"Api-Key": "another"}, None),
+        ("https://me.openai.azure.com/openai/v1", JWT, {}, None),
+        ("https://openai.azure.com.evil.example/v1", "k-1234", {}, None),
+        ("https://gateway.example/v1?my-api-version=1", "k-1234", {}, None),
+        ("https://api.openai.com/v1", "k-1234", {}, None),
+    ],
+)
+def test_azure_gets_the_key_in_its_own_header_too(
+    base_url: str, key: str, headers: dict[str, str], sent: str | None
+) -> None:
+    async def key_for(_name: str) -> SecretStr:
+        return SecretStr(key)
+
+    endpoint = Endpoint("acme", base_url, profile=ModelProfile(headers=headers))
+    target = asyncio.run(find_target(ModelId("acme", "m"), lambda _name: endpoint, key_for))
+    assert target.headers["Authorization"] == f"Bearer {key}"
+    assert target.headers.get("api-key") == sent
+    assert sum(name.lower() == "api-key" for name in target.headers) == (1 if sent or headers else 0)
+    assert key not in target.clean(f"bad {key}")
 
 
 @pytest.mark.parametrize("key", ["sk-a\r\nEvil: 1", "sk-钥匙", "sk-\x00"])

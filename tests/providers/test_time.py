@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import socket
 import threading
 import time
@@ -269,14 +270,13 @@ def test_a_connection_is_used_again_when_its_last_chunk_comes_late() -> None:
 
     async def script(peer: Peer) -> None:
         await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunked(frames(delta(content="a"), STOP)))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.02)
         await peer.send(b"0\r\n\r\n")
 
     async def main(url: str) -> None:
         provider = provider_for(url)
         for _ in range(3):
             assert (await consume(provider, ask())).error is None
-            await asyncio.sleep(0.3)
         await provider.aclose()
 
     with Loopback([script]) as server:
@@ -366,6 +366,23 @@ def test_turns_on_several_loops_leave_no_thread_no_task_and_no_warning(close: bo
     assert mine <= before
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_loop_that_nobody_cleans_up_is_no_reason_to_complain(
+    closed: bool, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with Loopback([GOOD]) as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of asyncio: Python shows it to nobody who does not ask
+        provider = provider_for(server.url)
+        loop = asyncio.new_event_loop()
+        assert loop.run_until_complete(consume(provider, ask())).error is None
+        if closed:
+            loop.close()
+        del provider, loop
+        gc.collect()
+    assert not caplog.records
+    assert capfd.readouterr().err == ""
+
+
 def test_closing_ends_the_connections_of_another_running_loop() -> None:
     with Loopback([GOOD]) as server:
         provider = provider_for(server.url)
@@ -409,9 +426,35 @@ def test_informational_heads_without_end_are_given_up() -> None:
         while True:
             await peer.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
 
-    outcome, _ = play(script)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.monotonic()
+    outcome, _ = play(script, settings=QUICK)
     assert type(outcome.error) is ModelError
-    assert "too long" in outcome.error.message
+    assert "first_byte_timeout_s" in outcome.error.message
+    assert time.monotonic() - started < 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        pytest.param(b"X-Same: again\r\n" * 100, id="headers"),
+        pytest.param(b"x" * 10_000, id="one-header"),
+        pytest.param(b"X-Long: \r\n" + b" more\r\n" * 1000, id="folded"),
+    ],
+)
+def test_a_head_without_end_is_given_up(endless: bytes) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.send(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            await peer.send(endless)
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.monotonic()
+    outcome, _ = play(script, settings=QUICK)
+    assert type(outcome.error) is ModelError
+    assert time.monotonic() - started < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
