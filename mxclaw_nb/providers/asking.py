@@ -78,7 +78,7 @@ async def _ask(
             request.stream = upload
         async with upload.in_time():
             response = await client.send(request, stream=True)
-        answer = Body(response, client.headers["accept-encoding"])
+        answer = Body(response)
         if response.status_code in _REDIRECTS and "location" in response.headers:
             await answer.aclose()
             try:

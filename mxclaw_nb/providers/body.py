@@ -22,17 +22,19 @@ class StreamTooSlow(Exception):
 
 
 class UndecodableBody(Exception):
-    """The body's ``Content-Encoding`` is one that was not asked for and cannot be undone."""
+    """The body's ``Content-Encoding`` is not one of those that are undone although nobody asked for any.
+
+    Those are gzip and deflate, once: a piece of another, or of one within another, may fill the memory.
+    """
 
 
 class Body:
     """The pieces of an answer's body; ``aclose`` it in any case."""
 
-    def __init__(self, response: httpx.Response, decodable: str) -> None:
-        """``decodable`` are the encodings that httpx can undo, as its own ``Accept-Encoding`` names them."""
-        known = {"", "identity", *(name.strip() for name in decodable.split(","))}
+    def __init__(self, response: httpx.Response) -> None:
         names = [name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")]
-        self._strange = next((name for name in names if name not in known), "")
+        encodings = [name for name in names if name not in ("", "identity")]
+        self._strange = "" if encodings in ([], ["gzip"], ["deflate"]) else ", ".join(encodings)[:40]
         self._response = response
         self._pieces = response.aiter_bytes()
         self.content_type: str = response.headers.get("content-type", "")
@@ -40,7 +42,7 @@ class Body:
     async def read(self) -> bytes:
         """The next piece, decoded; b"" at the end. Raises UndecodableBody or an exception of the libraries."""
         if self._strange:
-            raise UndecodableBody(f"it is encoded with {self._strange[:40]}, which was not asked for")
+            raise UndecodableBody(f"it is encoded with {self._strange}, which was not asked for")
         return await anext(self._pieces, b"")
 
     async def read_all(self, limit: int, seconds: float) -> bytes:

@@ -56,6 +56,7 @@ class Clients:
         for loop, (pool, lifetime) in lifetimes:
             if loop is here:
                 await lifetime.aclose()
+                await _close(pool)  # in case that the generator was ended before its loop
             elif loop.is_running():
                 closing = asyncio.run_coroutine_threadsafe(_close(pool), loop)
                 with suppress(TimeoutError):

@@ -163,7 +163,7 @@ def clean_message(text: str, secrets: Sequence[str]) -> str:
 
 
 def redact(text: str, secrets: Sequence[str]) -> str:
-    """The text without the secrets, also as they look in JSON or in a URL."""
+    """The text without the secrets, also as they look in JSON or in a URL. Shorter than 4 characters they stay."""
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             for form in {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}:

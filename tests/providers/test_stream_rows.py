@@ -541,10 +541,13 @@ def test_S47_a_compressed_stream_is_read_as_it_comes(encoding: str) -> None:
     assert [item.text for item in outcome.items if isinstance(item, TextDelta)] == ["a", "b"]
 
 
-def test_a_body_in_an_encoding_that_was_not_asked_for_fails_with_its_name() -> None:
-    outcome, _ = play(answer(200, b"\x1b\x00", [("Content-Encoding", "br")], "text/event-stream"))
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip, br"])
+def test_a_body_in_an_encoding_that_was_not_asked_for_fails_with_its_name(encoding: str) -> None:
+    bomb = gzip.compress(gzip.compress(b"data: " + b"x" * (64 * 2**20)))
+    outcome, requests = play(answer(200, bomb, [("Content-Encoding", encoding)], "text/event-stream"))
     assert type(outcome.error) is ModelError
-    assert "br" in outcome.error.message
+    assert encoding in outcome.error.message
+    assert len(requests) == 1
 
 
 def test_a_decompression_bomb_is_given_up() -> None:
