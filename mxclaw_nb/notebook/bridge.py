@@ -15,16 +15,17 @@ nested=True)``, never on its own accord).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import queue
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
+from .breaking import BlockingCall, CallBroken, is_ours
 from .driver import Interrupt, drive
 from .failures import TurnInterrupted
 
@@ -41,27 +42,34 @@ class Caller:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call a blocking function on the caller's thread and await its result."""
+        """Call a blocking function on the caller's thread and await its result. Cancelling ends the call."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        call = BlockingCall()
 
-        def settle(set_it: Callable[[], None]) -> None:
-            if not future.done():
-                set_it()
+        def tell(what: Callable[[], object]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
+                loop.call_soon_threadsafe(lambda: None if future.done() else what())
 
         def work() -> None:
             try:
-                result = function()
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):  # on a future it would tear down the loop
-                    loop.call_soon_threadsafe(future.cancel)
-                    raise
-                loop.call_soon_threadsafe(settle, functools.partial(future.set_exception, error))
+                result = call.run(function)
+            except CallBroken:
+                tell(future.cancel)
+            except KeyboardInterrupt:  # on a future it would tear down the loop
+                tell(future.cancel)
+                raise
+            except BaseException as error:  # noqa: BLE001 - given to who asked
+                tell(functools.partial(future.set_exception, error))
             else:
-                loop.call_soon_threadsafe(settle, functools.partial(future.set_result, result))
+                tell(functools.partial(future.set_result, result))
 
         self._work.put(work)
-        return await future
+        try:
+            return await future
+        finally:
+            if not future.done() or future.cancelled():
+                call.end()
 
     def serve(self, ended: threading.Event) -> None:
         """Do what is asked until the coroutine has ended. The waits are short: a signal must get through."""
@@ -158,14 +166,15 @@ def _on_private_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     return outcome[0]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _sigint_to(interrupts: list[Interrupt]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not interrupts:
         yield
         return
 
     def on_sigint(_number: int, _frame: FrameType | None) -> None:
-        interrupts[0]()
+        if not is_ours():
+            interrupts[0]()
         raise KeyboardInterrupt  # ends an input() that the caller's thread may be in
 
     previous = signal.signal(signal.SIGINT, on_sigint)

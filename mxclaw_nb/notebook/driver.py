@@ -11,10 +11,11 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
+from .breaking import BlockingCall, is_ours
 from .failures import TurnInterrupted
 
 T = TypeVar("T")
@@ -30,7 +31,6 @@ class Interrupt:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
         self.count = 0
-        self.raise_at_once = False
         self._loop = loop
         self._task = task
 
@@ -45,15 +45,16 @@ class Interrupt:
 def _owning_sigint(interrupt: Interrupt) -> Iterator[None]:
     """SIGINT is the interrupt's inside, and whoever's it was before outside; off the main thread nothing happens.
 
-    While ``interrupt.raise_at_once`` is set KeyboardInterrupt is raised as well: a blocking ``input()`` holds the loop.
+    In a blocking call KeyboardInterrupt is raised as well: ``input()`` holds the loop, and nothing else would end it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def on_sigint(_number: int, _frame: FrameType | None) -> None:
-        interrupt()
-        if interrupt.raise_at_once:
+        if not is_ours():
+            interrupt()
+        if BlockingCall.current is not None:
             raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGINT, on_sigint)
@@ -62,9 +63,6 @@ def _owning_sigint(interrupt: Interrupt) -> Iterator[None]:
     finally:
         # None: the handler was not installed from Python, and cannot be put back by Python either.
         signal.signal(signal.SIGINT, signal.default_int_handler if previous is None else previous)
-
-
-_current: list[Interrupt] = []
 
 
 async def drive(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -78,13 +76,11 @@ async def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     interrupt = Interrupt(loop, task)
     try:
         with _owning_sigint(interrupt):
-            _current.append(interrupt)
             try:
                 while not task.done():
                     await asyncio.wait({task}, timeout=TICK_S)
                 return task.result()
             finally:
-                _current.remove(interrupt)
                 await _drain(task)
     except (asyncio.CancelledError, KeyboardInterrupt):
         if interrupt.count or not _cancelled_from_outside():
@@ -109,19 +105,13 @@ async def _drain(task: asyncio.Task[Any]) -> None:
         task.exception()  # looked at: it is either raised by the caller or hidden by the interrupt
 
 
-@contextlib.contextmanager
-def blocking() -> Iterator[None]:
-    """While the loop's own thread blocks (in ``input()``), an interrupt ends that at once, as a cancellation.
+def call_blocking(function: Callable[[], T], *, limit_s: float) -> T:
+    """Call what blocks the loop's own thread (``input()``). An interrupt ends it at once, as a cancellation.
 
-    A KeyboardInterrupt must not leave a task: asyncio would let it tear down the loop, which is the kernel's.
+    Raises CallBroken after ``limit_s`` seconds. A KeyboardInterrupt must not leave a task: asyncio would let it tear
+    down the loop, which is the kernel's.
     """
-    interrupts = list(_current)
-    for interrupt in interrupts:
-        interrupt.raise_at_once = True
     try:
-        yield
+        return BlockingCall().run(function, limit_s=limit_s)
     except KeyboardInterrupt:
         raise asyncio.CancelledError from None
-    finally:
-        for interrupt in interrupts:
-            interrupt.raise_at_once = False

@@ -250,6 +250,7 @@ class TurnState:
                 call.status = "running"
             case ToolOutput():
                 call.output = (call.output + event.delta)[-TAIL_CHARACTERS:]
+                return
             case ToolCompleted():
                 call.name, call.status, call.result = event.name, event.status, event.result
                 call.exit_code, call.duration_ms, call.output_path = (

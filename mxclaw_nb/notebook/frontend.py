@@ -13,7 +13,7 @@ from mxclaw_nb.text import plain
 
 from .approvals_input import ask_by_input
 from .bridge import current_caller
-from .driver import blocking
+from .driver import call_blocking
 from .folding import fold
 from .markdown import render_html, safe_markdown
 from .record import SHOW_BYTES, record
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+QUESTION_S = 3600.0
+"""How long an input field waits where it holds up the turn itself, in seconds: as long as an approval may."""
 AWAKE_KERNEL = (7, 4)
 """The first ipykernel on which a click reaches a cell that is suspended in ``await``, on every front end."""
 
@@ -118,8 +120,7 @@ class JupyterFrontend:
         caller = current_caller()
         if caller is not None:
             return await caller.run(function)
-        with blocking():
-            return function()
+        return call_blocking(function, limit_s=QUESTION_S)
 
     def _advise(self) -> None:
         if "kernel" not in _advised:

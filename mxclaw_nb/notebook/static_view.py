@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 
 from IPython.display import DisplayHandle, display
 
-from mxclaw_nb.protocol import Answer, Event, PermissionRequested, TurnHandle
+from mxclaw_nb.protocol import Answer, Event, PermissionRequested, PermissionResolved, TurnHandle
 
+from .breaking import CallBroken
 from .folding import TurnState
 from .painter import Painter
 from .record import record
@@ -33,7 +34,7 @@ class StaticView:
         self._ask = ask
         self._closed = False
         self._display: DisplayHandle | None = None
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: dict[str, asyncio.Task[None]] = {}
         self._painter = Painter(self._paint, REFRESH_S) if ask is not None else None
 
     def on_event(self, event: Event) -> None:
@@ -41,16 +42,16 @@ class StaticView:
         if self._painter is not None:
             self._painter.changed()
         if isinstance(event, PermissionRequested) and self._ask is not None:
-            task = asyncio.get_running_loop().create_task(self._question(event, self._ask))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._asking[event.request_id] = asyncio.get_running_loop().create_task(self._question(event, self._ask))
+        if isinstance(event, PermissionResolved) and (task := self._asking.pop(event.request_id, None)) is not None:
+            task.cancel()  # answered elsewhere, or too late
 
     async def close(self) -> None:
         """Show the final record. Does nothing the second time."""
         if self._closed:
             return
         self._closed = True
-        for task in self._asking:
+        for task in self._asking.values():
             task.cancel()
         if self._painter is not None:
             self._painter.stop()
@@ -59,7 +60,7 @@ class StaticView:
         self._paint()
 
     async def _question(self, request: PermissionRequested, ask: Ask) -> None:
-        with contextlib.suppress(OSError, NotImplementedError):
+        with contextlib.suppress(CallBroken, OSError, NotImplementedError):
             self._handle.answer(request.request_id, await ask(request))
 
     def _paint(self) -> None:

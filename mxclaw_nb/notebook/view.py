@@ -19,8 +19,9 @@ from mxclaw_nb.text import one_line
 
 from .approvals import Question
 from .approvals_input import ask_by_input, question
+from .breaking import CallBroken
 from .cards import card_html, duration, running_html
-from .driver import blocking
+from .driver import call_blocking
 from .folding import Call, TurnState
 from .markdown import balanced, escape_markdown, render_html
 from .painter import Painter
@@ -35,6 +36,8 @@ REFRESH_S = 0.05
 """At most 20 refreshes a second."""
 PULSE_S = 5.0
 """How long a question waits for a sign that there is a page with buttons, before it is asked by input()."""
+QUESTION_S = 3600.0
+"""How long that input field waits, in seconds: as long as an approval may."""
 CARDS = 30
 """How many calls are shown live; earlier ones are in the record."""
 _CARD_CHARACTERS = 4000
@@ -165,10 +168,9 @@ class LiveView:
         if await self._pulse.wait(PULSE_S) or request.request_id not in self._pending_ids():
             return
         try:
-            with blocking():
-                answer = ask_by_input(request)
-        except (NotImplementedError, OSError):
-            return  # without an input field others can still answer
+            answer = call_blocking(lambda: ask_by_input(request), limit_s=QUESTION_S)
+        except (CallBroken, NotImplementedError, OSError):
+            return  # nobody was there, or there is no input field: others can still answer
         self._handle.answer(request.request_id, answer)
 
     def _pending_ids(self) -> set[str]:

@@ -240,6 +240,20 @@ def test_callers_that_cannot_await_get_their_turn_and_are_asked_by_input(
     assert "mxclaw-bridge" not in kernel.printed("import threading; print([t.name for t in threading.enumerate()])")
 
 
+def test_an_answer_from_a_terminal_ends_the_input_of_a_caller_that_cannot_await(
+    kernel: Kernel, scripted: ScriptedAgent, tmp_path: Path
+) -> None:
+    agent = scripted(write_then())
+    prepared(kernel, agent)
+    running = kernel.start("get_ipython().run_cell_magic('agent', '', 'Write.')")
+    kernel.client.get_stdin_msg(timeout=WAIT_S)
+    request = next(event["requestId"] for event in agent.events() if event["type"] == "permission.requested")
+    agent.mxclaw("approve", request)
+    assert errors(kernel.finish(running)) == []
+    assert (tmp_path / "workspace" / "made.txt").exists()
+    assert kernel.printed("print('fine')") == "fine\n"
+
+
 def test_a_second_interrupt_and_one_after_the_end_do_no_harm(kernel: Kernel, scripted: ScriptedAgent) -> None:
     agent = scripted(lambda _request: say("word " * 5000, pause_s=0.02))
     prepared(kernel, agent)

@@ -7,13 +7,14 @@ import contextvars
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from mxclaw_nb.notebook.bridge import current_caller, run_sync
 from mxclaw_nb.notebook.failures import TurnInterrupted
 from mxclaw_nb.protocol import UsageError
-from tests.notebook.test_driver import interrupt_after
+from tests.notebook.test_driver import Begun, senders
 
 
 async def answer() -> int:
@@ -23,6 +24,18 @@ async def answer() -> int:
 
 async def refuse() -> None:
     raise UsageError("no")
+
+
+@pytest.fixture(autouse=True)
+def _a_late_interrupt_does_nothing() -> Iterator[None]:
+    def nothing(_number: int, _frame: object) -> None: ...
+
+    before = signal.signal(signal.SIGINT, nothing)
+    yield
+    while senders:
+        senders.pop().join(10)
+    assert signal.getsignal(signal.SIGINT) is nothing
+    signal.signal(signal.SIGINT, before)
 
 
 def our_threads() -> list[str]:
@@ -69,9 +82,10 @@ def test_the_loops_own_tasks_do_not_run_meanwhile_and_go_on_after() -> None:
 
 @pytest.mark.parametrize("running", [False, True])
 def test_an_interrupt_ends_it_within_half_a_second(running: bool) -> None:
-    ended = []
+    ended, begun = [], Begun()
 
     async def work() -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -81,11 +95,9 @@ def test_an_interrupt_ends_it_within_half_a_second(running: bool) -> None:
         run_sync(work())
 
     before = signal.getsignal(signal.SIGINT)
-    interrupt_after(0.2)
-    began = time.monotonic()
     with pytest.raises(TurnInterrupted):
         in_a_running_loop(call) if running else call()
-    assert ended and time.monotonic() - began < 0.7
+    assert ended and ended[0] - begun.at < 0.5
     assert signal.getsignal(signal.SIGINT) is before
     assert our_threads() == []
 
@@ -122,17 +134,49 @@ def test_an_error_in_the_question_reaches_who_asked() -> None:
 
 
 def test_an_interrupt_ends_a_question_and_the_work() -> None:
+    begun = Begun()
+
+    def block() -> None:
+        begun.set()
+        time.sleep(30)
+
     async def work() -> None:
         caller = current_caller()
         assert caller is not None
-        await caller.run(lambda: time.sleep(30))
+        await caller.run(block)
 
-    interrupt_after(0.2)
-    began = time.monotonic()
     with pytest.raises(TurnInterrupted):
         in_a_running_loop(lambda: run_sync(work()))
+    assert time.monotonic() - begun.at < 2
+    assert our_threads() == []
+
+
+def test_a_question_that_is_answered_elsewhere_lets_the_caller_go() -> None:
+    async def work() -> str:
+        caller = current_caller()
+        assert caller is not None
+        asking = asyncio.ensure_future(caller.run(lambda: time.sleep(30)))
+        await asyncio.sleep(0.2)
+        asking.cancel()
+        return await caller.run(lambda: "the next question")
+
+    began = time.monotonic()
+    assert in_a_running_loop(lambda: run_sync(work())) == "the next question"
     assert time.monotonic() - began < 2
     assert our_threads() == []
+
+
+def test_a_question_that_ends_by_itself_just_then_is_no_interrupt() -> None:
+    async def work() -> int:
+        caller = current_caller()
+        assert caller is not None
+        for number in range(60):
+            asking = asyncio.ensure_future(caller.run(lambda: time.sleep(0.002)))
+            await asyncio.sleep(0.0015 + number * 0.00002)
+            asking.cancel()
+        return 7
+
+    assert in_a_running_loop(lambda: run_sync(work())) == 7
 
 
 def test_the_callers_context_goes_along() -> None:

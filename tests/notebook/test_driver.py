@@ -11,27 +11,47 @@ from collections.abc import Iterator
 
 import pytest
 
-from mxclaw_nb.notebook.driver import blocking, drive
+from mxclaw_nb.notebook.breaking import CallBroken
+from mxclaw_nb.notebook.driver import call_blocking, drive
 from mxclaw_nb.notebook.failures import TurnInterrupted, in_one_line
 from mxclaw_nb.protocol import TurnFailed
+
+senders: list[threading.Thread] = []
 
 
 @pytest.fixture(autouse=True)
 def _sigint_is_given_back() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
+    """Outside of what is driven an interrupt does nothing here: one that comes late must not end the tests."""
+
+    def nothing(_number: int, _frame: object) -> None: ...
+
+    before = signal.signal(signal.SIGINT, nothing)
     yield
-    assert signal.getsignal(signal.SIGINT) is before
+    while senders:
+        senders.pop().join(10)
+    assert signal.getsignal(signal.SIGINT) is nothing
+    signal.signal(signal.SIGINT, before)
 
 
-def interrupt_after(seconds: float, times: int = 1) -> None:
-    """Real signals from another thread, as a kernel gets them: nothing wakes the loop for them."""
+class Begun(threading.Event):
+    """Set by the work that is to be interrupted: from then on the signals are sent, really, from another thread.
 
-    def send() -> None:
+    Nothing wakes the loop for them, as in a kernel.
+    """
+
+    def __init__(self, *, times: int = 1, every_s: float = 0.1) -> None:
+        super().__init__()
+        self.at = 0.0
+        sender = threading.Thread(target=self._send, args=(times, every_s), daemon=True)
+        sender.start()
+        senders.append(sender)
+
+    def _send(self, times: int, every_s: float) -> None:
+        self.wait(10)
         for _ in range(times):
-            time.sleep(seconds)
+            time.sleep(every_s)
+            self.at = self.at or time.monotonic()
             os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=send, daemon=True).start()
 
 
 def test_the_result_is_given() -> None:
@@ -51,27 +71,27 @@ def test_an_error_is_raised_as_it_is() -> None:
 
 
 def test_an_interrupt_wakes_an_idle_coroutine_and_runs_its_finally() -> None:
-    ended = []
+    ended, begun = [], Begun()
 
     async def work() -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0.05)
             ended.append(time.monotonic())
 
-    interrupt_after(0.2)
-    began = time.monotonic()
     with pytest.raises(TurnInterrupted):
         asyncio.run(drive(work()))
-    assert ended and ended[0] - began < 0.5
+    assert ended and ended[0] - begun.at < 0.5
 
 
 @pytest.mark.parametrize("times", [2, 5])
 def test_further_interrupts_do_not_cut_the_end_short(times: int) -> None:
-    ended = []
+    ended, begun = [], Begun(times=times)
 
     async def work() -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -82,32 +102,35 @@ def test_further_interrupts_do_not_cut_the_end_short(times: int) -> None:
                     continue  # as a careful turn does: a second interrupt changes nothing
             ended.append(True)
 
-    interrupt_after(0.1, times)
     with pytest.raises(TurnInterrupted):
         asyncio.run(drive(work()))
     assert ended
 
 
 def test_a_coroutine_that_finishes_in_spite_of_an_interrupt_gives_its_result() -> None:
+    begun = Begun()
+
     async def work() -> str:
+        begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             return "ended well"
         return "never"
 
-    interrupt_after(0.1)
     assert asyncio.run(drive(work())) == "ended well"
 
 
 def test_an_error_on_the_way_out_of_an_interrupt_is_not_lost() -> None:
+    begun = Begun()
+
     async def work() -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             raise TurnFailed("lease_lost", "another process took over")
 
-    interrupt_after(0.1)
     with pytest.raises(TurnFailed, match="another process"):
         asyncio.run(drive(work()))
 
@@ -166,15 +189,28 @@ def test_off_the_main_thread_it_leaves_signals_alone() -> None:
 
 
 def test_an_interrupt_ends_a_blocking_call_on_the_loop_itself() -> None:
-    async def work() -> None:
-        with blocking():
-            time.sleep(10)  # noqa: ASYNC251 - stands for input()
+    begun = Begun()
 
-    interrupt_after(0.1)
-    began = time.monotonic()
+    def block() -> None:
+        begun.set()
+        time.sleep(20)
+
+    async def work() -> None:
+        call_blocking(block, limit_s=20)
+
     with pytest.raises(TurnInterrupted):
         asyncio.run(drive(work()))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - begun.at < 2
+
+
+def test_a_blocking_call_that_nobody_answers_ends_at_its_limit_and_is_no_interrupt() -> None:
+    async def work() -> str:
+        with pytest.raises(CallBroken):
+            call_blocking(lambda: time.sleep(10), limit_s=0.1)
+        await asyncio.sleep(0.1)
+        return "goes on"
+
+    assert asyncio.run(drive(work())) == "goes on"
 
 
 def test_an_interrupted_turn_and_a_failed_one_are_shown_in_one_line() -> None:
