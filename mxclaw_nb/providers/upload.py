@@ -10,7 +10,7 @@ import httpx
 
 from mxclaw_nb.protocol import Settings
 
-_PIECE = 64 * 1024
+_PIECE = 256 * 1024
 
 
 class AnswerTooLate(Exception):
