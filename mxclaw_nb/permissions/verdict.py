@@ -8,9 +8,9 @@ from __future__ import annotations
 import os.path
 from fnmatch import fnmatchcase
 
-from mxclaw_nb.protocol import CHOICES, Choice, PermissionQuery, Verdict
+from mxclaw_nb.protocol import CHOICES, Choice, PermissionQuery, Verdict, rule_covers_path
 
-from .floor import disaster
+from .floor import disaster, without_global_options
 from .words import simple_commands
 
 _ASK_ONCE: tuple[Choice, ...] = ("allow_once", "deny")
@@ -62,17 +62,16 @@ def _matches(rule: str, query: PermissionQuery) -> bool:
     name, _, pattern = rule.strip().partition("(")
     if not fnmatchcase(query.tool, name.strip()):
         return False
+    pattern = pattern.removesuffix(")").strip()
     if not pattern:
         return True
-    pattern = pattern.removesuffix(")").strip()
     if query.preview.command is not None:
-        texts = [query.preview.command, *(" ".join(words) for words in simple_commands(query.preview.command))]
+        texts = [query.preview.command]
+        for each in simple_commands(query.preview.command):
+            texts += [" ".join(each.words), " ".join(without_global_options(each.words))]
         return any(fnmatchcase(text, pattern) or fnmatchcase(text + " ", pattern) for text in texts)
     pattern = os.path.expanduser(pattern)
-    return any(
-        fnmatchcase(str(target.path), pattern) or fnmatchcase(str(target.path), "*/" + pattern)
-        for target in query.preview.targets
-    )
+    return any(rule_covers_path(pattern, str(target.path)) for target in query.preview.targets)
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -64,7 +64,7 @@ from .model import (
     TextDelta,
     Usage,
 )
-from .permissions import CHOICES, Answer, Choice, Decision, PermissionQuery, Verdict
+from .permissions import CHOICES, Answer, Choice, Decision, PermissionQuery, Verdict, rule_covers_path
 from .settings import MODES, Mode, Settings
 from .store import (
     Approval,
@@ -180,5 +180,6 @@ __all__ = [
     "event_to_json",
     "new_id",
     "now_iso",
+    "rule_covers_path",
     "tool_spec",
 ]

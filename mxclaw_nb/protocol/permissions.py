@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from .settings import Mode
@@ -24,6 +26,24 @@ class PermissionQuery:
     home: str
     deny: tuple[str, ...] = ()
     session_allows: frozenset[str] = frozenset()
+
+
+def rule_covers_path(pattern: str, path: str) -> bool:
+    """Whether the pattern of a deny rule (``~`` expanded) covers an absolute path, itself or by a folder above it.
+
+    ``*`` matches anything; a pattern that does not start at the root may start at any folder. Case and Unicode form
+    make no difference, since some file system sees none: a rule that forbids may forbid too much.
+    """
+    pattern, path = _plain(pattern).rstrip("/"), _plain(path)
+    pattern = pattern.removeprefix("./").removesuffix("/**")
+    if not pattern:
+        return True
+    starts = (pattern,) if pattern.startswith("/") else (pattern, f"*/{pattern}")
+    return any(fnmatchcase(path, start) or fnmatchcase(path, f"{start}/*") for start in starts)
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 @dataclass(frozen=True, slots=True)

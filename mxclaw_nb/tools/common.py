@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from ..files import run_in_thread
-from ..protocol import CallPreview, Target, ToolContext, ToolFailure
+from ..protocol import CallPreview, Target, ToolContext, ToolFailure, rule_covers_path
 from ..workspace import Place, Workspace, quoted, shown
 
 T = TypeVar("T")
@@ -62,14 +62,14 @@ class Hidden:
         """The patterns of the rules that are about reading a file or about ``tool``."""
         patterns = []
         for rule in rules:
-            name, bracket, pattern = rule.strip().partition("(")
-            if bracket and any(fnmatchcase(each, name.strip()) for each in ("read_file", tool)):
+            name, _, pattern = rule.strip().partition("(")
+            if any(fnmatchcase(each, name.strip()) for each in ("read_file", tool)):
                 patterns.append(expanduser(pattern.removesuffix(")").strip()))
         return cls(tuple(patterns))
 
     def hides(self, path: str) -> bool:
         """Whether the absolute path is covered. The words mean what they mean in a verdict."""
-        return any(fnmatchcase(path, pattern) or fnmatchcase(path, f"*/{pattern}") for pattern in self.patterns)
+        return any(rule_covers_path(pattern, path) for pattern in self.patterns)
 
 
 def name_below(place: Place, path: str) -> str:

@@ -1,128 +1,69 @@
-"""The disaster floor: what no mode lets through, and what it must leave alone."""
+"""The disaster floor: what no mode lets through, and what it must leave alone.
+
+The commands are lines of two data files (``⏎`` is a newline) and are only ever looked at; nothing here runs one.
+"""
 
 from __future__ import annotations
+
+import time
+from pathlib import Path
 
 import pytest
 
 from mxclaw_nb.permissions import disaster
 
 HOME = "/home/u/.mx-claw"
+DATA = Path(__file__).with_name("data")
 
-REFUSED = [
-    "rm -rf /",
-    "rm -rf /*",
-    "sudo rm -fr ~",
-    "rm -r -f $HOME",
-    "rm --recursive --force /",
-    "rm -rf --no-preserve-root /",
-    "rm -Rf ${HOME}/*",
-    "rm -rf //",
-    "rm -rf /usr/../",
-    "rm -rf /etc/",
-    'rm -rf "/"',
-    "rm -rf '~'/ ~",
-    "r\\m -rf /",
-    "rm -rf \\\n /",
-    "bash -c 'rm -rf /'",
-    "sh -ec 'rm -rf /'",
-    "eval 'rm -rf ~'",
-    "echo hi; rm -rf /",
-    "true && rm -rf /",
-    "ls | xargs rm -rf /",
-    "echo $(rm -rf /)",
-    "echo `rm -rf /`",
-    "(rm -rf /)",
-    "if true; then rm -rf /; fi",
-    "env X=1 rm -rf /",
-    "nohup rm -rf / &",
-    "timeout 5 rm -rf /",
-    "nice -n 5 rm -rf /",
-    "/bin/rm -rf /",
-    "X=1 rm -rf /",
-    "chmod -R 777 /",
-    "chown -R me ~",
-    "find / -delete",
-    "find / -exec rm {} +",
-    "mv / /tmp/x",
-    ":(){ :|:& };:",
-    "bomb() { bomb | bomb & }; bomb",
-    "dd if=/dev/zero of=/dev/sda",
-    "mkfs.ext4 /dev/sdb1",
-    "mkfs /dev/sdb",
-    "wipefs -a /dev/sda",
-    "echo x > /dev/nvme0n1",
-    "cp image /dev/sda",
-    "shred /dev/sda",
-    "sfdisk /dev/sda",
-    "shutdown -h now",
-    "reboot",
-    "init 0",
-    "systemctl poweroff",
-    "kill -9 -1",
-    "kill -1",
-    "mxclaw approve a-1",
-    "mxclaw",
-    "/usr/local/bin/mxclaw deny x",
-    "python -m mxclaw_nb approve x",
-    "python3.11 -m mxclaw_nb.__main__ approve x",
-    "env -i mxclaw approve a",
-    "yes | mxclaw session delete s-1",
-    "cat ~/.mx-claw/config.json",
-    "sqlite3 /home/u/.mx-claw/mx-claw.db 'select 1'",
-    "ls $HOME/.mx-claw",
-    "cat /home/u/'.mx-claw'/config.json",
-    "MX_CLAW_HOME=/tmp/x python x.py",
-    "ls ${MX_CLAW_HOME}",
-]
+
+def commands(name: str) -> list[str]:
+    lines = (DATA / name).read_text("utf-8").splitlines()
+    return [line.replace("⏎", "\n") for line in lines if line]
+
 
 LEFT_ALONE = [
-    "rm -rf build",
-    "rm -rf ./dist",
-    "rm -rf /tmp/scratch",
-    "rm -r node_modules",
-    "rm file",
-    "rm -rf ~/projects/x/build",
-    "echo 'rm -rf /'",
-    "git commit -m 'never rm -rf /'",
-    "grep -r 'rm -rf /' .",
-    "chmod -R u+w build",
-    "find . -delete",
-    "find / -name x",
-    "dd if=/dev/zero of=disk.img",
-    "kill 123",
-    "kill -9 123",
-    "kill -1 123",
-    "ls /dev/sda",
-    "pip install mxclaw-nb",
-    "mxclaw --version",
-    "python -m pytest",
-    "grep mxclaw README.md",
-    "cat > f <<E\nhello\nE",
-    "echo shutdown",
-    "systemctl status",
-    "ls ~/.mx-claw-other",
-    "python -c 'print(1)'",
-    "mv a b",
-    "mkdir -p x",
     "",
-    "git rm -r --cached x",
-    "docker run --rm -it x",
-    "echo a > b",
-    "cat /dev/null > x",
-    "echo x > /dev/null",
+    " ",
+    "#",
+    "ls #\n",
+    "mkfs.ext4 disk.img",
+    "fdisk -l /dev/sda",
+    "cp /dev/sda disk.img",
+    "chmod -R g+w .",
 ]
 
 
-@pytest.mark.parametrize("command", REFUSED)
+@pytest.mark.parametrize("command", commands("disasters.txt"))
 def test_a_catastrophe_is_refused_however_it_is_spelled(command: str) -> None:
     assert disaster(command, HOME)
 
 
-@pytest.mark.parametrize("command", LEFT_ALONE)
+@pytest.mark.parametrize("command", [*commands("everyday.txt"), *LEFT_ALONE])
 def test_ordinary_work_is_left_alone(command: str) -> None:
     assert disaster(command, HOME) is None
 
 
-@pytest.mark.parametrize("command", ["'" * 5000, "$(" * 5000, "`" * 999, "a;" * 20_000, "bash -c " * 3000, "\\" * 9999])
-def test_hostile_text_neither_raises_nor_hangs(command: str) -> None:
-    disaster(command, HOME)
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "'", "$(", "`", "a;", "bash -c ", "\\", "{a,b}", "x=$x$x;", "x(){", '"$(', "${", "<<a\n", "<(", "../",
+        "find / -exec ", "cd a;", "sudo ", "eval ", "trap '", "echo a|sh|", "if ", "rm *?[a]/", "bash<<<'",
+        "\0", "\ud800",
+    ],
+)  # fmt: skip
+def test_hostile_text_neither_raises_nor_takes_longer_than_its_length_explains(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text = (unit * length)[:length]
+        start = time.process_time()
+        disaster(text, HOME)
+        return time.process_time() - start
+
+    assert seconds(32_000) < 10 * max(seconds(8_000), 0.05)  # 4 times as long; 16 times would be quadratic
+
+
+@pytest.mark.parametrize("home", ["/srv/mx", "/home/u/my claw", "", "/"])
+def test_a_home_anywhere_is_out_of_reach_and_nothing_else(home: str) -> None:
+    assert disaster("ls /tmp /srv/mxx '/home/u/my clawx'", home) is None
+    if home.strip("/"):
+        assert disaster(f"cat '{home}/config.json'", home)
+        assert disaster(f"cd '{home.rpartition('/')[0]}' && cat '{home.rpartition('/')[2]}'/config.json", home)

@@ -72,6 +72,16 @@ def test_our_own_home_is_out_of_reach_in_every_mode(mode: Mode, tool: str, risk:
         ("run_command(rm *)", "/bin/rm x", True),
         ("run_command(rm *)", "xargs rm", True),
         ("run_command(rm *)", "ls rmdir", False),
+        ("run_command(rm *)", "X=rm; $X x", True),
+        ("run_command(rm *)", "echo 'rm x' | sh", True),
+        ("run_command(rm *)", "bash <<E\nrm x\nE", True),
+        ("run_command(rm *)", "2>/dev/null rm x", True),
+        ("run_command(rm *)", "find . -exec rm {} +", True),
+        ("run_command(rm *)", "echo 'rm x' > notes", False),
+        ("run_command(rm *)", "cat > a.sh <<'E'\nrm x\nE", False),
+        ("run_command(git push*)", "git -C sub -c a.b=c push origin", True),
+        ("run_command(git push*)", "git  push", True),
+        ("run_command()", "ls", True),
         ("run_command(git push*)", "git push origin", True),
         ("run_command(git push*)", "git pull", False),
         ("write_file", "ls", False),
@@ -86,6 +96,23 @@ def test_a_deny_rule_wins_even_in_allow_all_mode(rule: str, command: str, denied
 def test_a_deny_rule_hides_files_from_reading_too() -> None:
     assert ask("read_file", "read", path="/ws/.env", deny=("read_file(.env)",)).decision == "deny"
     assert ask("read_file", "read", path="/ws/a.env", deny=("read_file(.env)",)).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "covered"),
+    [
+        ("secrets", "/ws/secrets/a/b", True), ("secrets/", "/ws/secrets/a", True), ("/ws/x", "/ws/x/deep", True),
+        ("/ws/x", "/ws/xy", False), ("secrets", "/ws/my-secrets", False), ("secrets/**", "/ws/secrets/a", True),
+        ("./.env", "/ws/.env", True), (".env", "/ws/.ENV", True), ("*.key", "/ws/a/b.key", True),
+        ("caf\u00e9.txt", "/ws/cafe\u0301.txt", True), ("src/*.py", "/ws/src/a.py", True), ("/", "/ws/a", True),
+        ("src/*.py", "/ws/lib/a.py", False), ("", "/ws/a", True),
+    ],
+)  # fmt: skip
+def test_a_deny_rule_covers_a_file_however_it_is_spelled_and_a_folder_with_all_in_it(
+    pattern: str, path: str, covered: bool
+) -> None:
+    verdict = ask("read_file", "read", path=path, deny=(f"read_file({pattern})",))
+    assert verdict.decision == ("deny" if covered else "allow")
 
 
 @pytest.mark.parametrize("mode", ["ask", "accept-edits", "allow-all"])
