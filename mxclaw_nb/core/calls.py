@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from mxclaw_nb.files import run_in_thread
 from mxclaw_nb.permissions import decide
 from mxclaw_nb.protocol import (
     CallPreview,
@@ -48,6 +49,7 @@ from .options import Services
 _log = logging.getLogger(__name__)
 _PARALLEL = 8
 _LIVE_OUTPUT_CHARACTERS = 64_000
+_LONG_COMMAND = 4_000  # characters beyond which a verdict takes longer than the event loop should wait
 _BATCH_END_S = 30.0  # each call of a batch has its own, shorter bound
 INTERRUPTED_NOW = "The call was interrupted before it returned."
 INTERRUPTED_EFFECTS = " What it changed until then is unknown: check before you repeat it."
@@ -224,17 +226,17 @@ class CallRunner:
 
     async def _permission(self, item: _Prepared, preview: CallPreview) -> ToolResult | None:
         """None if the call may run, else its denial."""
-        verdict = decide(
-            PermissionQuery(
-                tool=item.call.name,
-                risk=item.tool.risk,
-                mode=self._mode,
-                preview=preview,
-                home=str(self._services.home),
-                deny=self._services.settings().deny,
-                session_allows=frozenset(self._grants),
-            )
+        query = PermissionQuery(
+            tool=item.call.name,
+            risk=item.tool.risk,
+            mode=self._mode,
+            preview=preview,
+            home=str(self._services.home),
+            deny=self._services.settings().deny,
+            session_allows=frozenset(self._grants),
         )
+        long = len(preview.command or "") > _LONG_COMMAND
+        verdict = await run_in_thread(lambda: decide(query)) if long else decide(query)
         if verdict.decision == "allow":
             return None
         if verdict.decision != "ask":

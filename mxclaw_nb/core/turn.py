@@ -297,7 +297,7 @@ class Turn:
             turn_id=self.id,
             tool_calls=self._names.settle(completion.tool_calls),
             reasoning=encodable(completion.reasoning),
-            finish_reason=completion.finish_reason,
+            finish_reason=None if completion.finish_reason is None else clipped(completion.finish_reason),
             incomplete=incomplete,
         )
 
