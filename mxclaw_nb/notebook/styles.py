@@ -9,7 +9,7 @@ import re
 
 _SHEET = """
 .mxc{--mxc-fg:var(--jp-content-font-color1,var(--vscode-editor-foreground,CanvasText));
---mxc-dim:var(--jp-content-font-color2,var(--vscode-descriptionForeground,GrayText));
+--mxc-dim:color-mix(in srgb,var(--mxc-fg) 72%,transparent);
 --mxc-line:var(--jp-border-color2,var(--vscode-panel-border,#8886));--mxc-bg:var(--jp-layout-color1,transparent);
 --mxc-soft:var(--jp-layout-color2,#8881);--mxc-ok:var(--jp-success-color1,#2e7d32);--mxc-bad:var(--jp-error-color1,#c62828);
 --mxc-ask:var(--jp-warn-color1,#b26a00);--mxc-run:var(--jp-brand-color1,#1976d2);

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable
 
@@ -29,8 +28,6 @@ from .record import record, show_command
 from .styles import LIVE_STYLE
 from .untrusted import text_to_html
 from .widgets import Pulse, Widget, bundle, button, close_all, column, html, row
-
-_LOG = logging.getLogger(__name__)
 
 REFRESH_S = 0.05
 """At most 20 refreshes a second."""

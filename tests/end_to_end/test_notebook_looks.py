@@ -43,7 +43,8 @@ CONTRAST = """() => {
   const linear = x => { x /= 255; return x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4 };
   const luminance = c => { const v = c.map(linear);
                            return .2126 * v[0] + .7152 * v[1] + .0722 * v[2] };
-  const parse = s => (s.match(/[\\d.]+/g) || []).map(Number);
+  const parse = s => { const n = (s.match(/[\\d.]+/g) || []).map(Number);
+                       return s.startsWith('color(') ? n.map((x, i) => i < 3 ? x * 255 : x) : n };
   const over = (top, under) => { const a = top.length > 3 ? top[3] : 1;
                                  return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a)) };
   const ground = e => { const layers = []; for (let x = e; x; x = x.parentElement) {
