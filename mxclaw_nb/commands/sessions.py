@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
+from pydantic.alias_generators import to_camel
 
 from mxclaw_nb.protocol import Event, Message, NotFound, Session, SessionChanges, UsageError
 from mxclaw_nb.text import one_line
@@ -35,7 +36,7 @@ async def list_sessions(call: Call, limit: int, as_json: bool) -> int:
     """List the sessions, the newest first."""
     sessions = await call.app.store.sessions(limit=limit)
     if as_json:
-        call.frontend.write(_json([asdict(session) for session in sessions]))
+        call.frontend.write(_json([_session(session) for session in sessions]))
         return 0
     if not sessions:
         call.frontend.say("There are no sessions yet. A turn starts one.")
@@ -92,7 +93,7 @@ async def show_session(call: Call, session_id: str | None, as_json: bool) -> int
         call.frontend.write(
             _json(
                 {
-                    "session": asdict(session),
+                    "session": _session(session),
                     "messages": [_message(message) for message in messages],
                     "events": [event.model_dump(mode="json") for event in events],
                 }
@@ -220,6 +221,11 @@ def _summary(session: Session) -> str:
         f"{session.input_tokens + session.output_tokens} tokens{cost}, model {code(session.model or 'default')}, "
         f"mode {code(session.mode)}, {session.state}"
     )
+
+
+def _session(session: Session) -> dict[str, object]:
+    """As the events have it: camelCase outside."""
+    return {to_camel(name): value for name, value in asdict(session).items()}
 
 
 def _message(message: Message) -> dict[str, object]:
