@@ -89,7 +89,9 @@ def _glob(arguments: GlobArguments, context: ToolContext, stop: threading.Event)
     if search.skipped:
         notes.append(f"{counted(search.skipped, 'folder')} could not be entered")
     if not lines:
-        hint = f" `**/{text}` would look in all folders below." if "/" not in text and "**" not in text else ""
+        hint = (
+            f" {quoted(f'**/{text}')} would look in all folders below." if "/" not in text and "**" not in text else ""
+        )
         return ToolResult(f"No path matches {quoted(arguments.pattern)} ({'; '.join(notes)}).{hint}")
     left = search.count - len(lines)
     notes.insert(0, f"{counted(search.count, 'path')}, newest first" + (f"; {left:,} not shown" if left else ""))

@@ -16,6 +16,7 @@ from .encodings import SAMPLE, detect
 from .kinds import kind_of_binary
 from .output import boundary_after, boundary_before
 from .search.confirm import Line, LineReader
+from .search.dialect import DialectError, Expression, translate
 from .search.engine import Query, Search, SearchFailed, SearchTimedOut, find_ripgrep
 from .search.patterns import Glob, PatternError
 
@@ -90,19 +91,21 @@ class _Call:
         arguments = self._arguments
         workspace = workspace_of(self._context)
         place = workspace.resolve_for_reading(arguments.path)
-        if "\0" in arguments.pattern or _unprintable(arguments.pattern):
-            raise ToolFailure("The pattern holds a NUL character or half a character, which text files do not.")
-        if "\n" in arguments.pattern or "\\n" in arguments.pattern.replace("\\\\", ""):
-            raise ToolFailure("The pattern asks for a line break, but lines are matched one by one. Search for a part.")
+        if _unprintable(arguments.pattern):
+            raise ToolFailure("The pattern holds half a character, which text files do not.")
+        try:
+            expression = translate(arguments.pattern)
+        except DialectError as error:
+            raise ToolFailure(f"The pattern {quoted(arguments.pattern)} cannot be searched for: {error}") from None
         filters = _Filter(arguments.glob, Hidden.of(self._context.settings.deny, "grep"), workspace, place)
         try:
             if place.path.is_dir():
                 with workspace.open_folder(place) as folder:
-                    found = self._run(filters, workspace, place, folder)
+                    found = self._run(expression, filters, workspace, place, folder)
             else:
                 descriptor = _open_text(workspace, place, filters)
                 try:
-                    found = self._run(filters, workspace, place, descriptor)
+                    found = self._run(expression, filters, workspace, place, descriptor)
                 finally:
                     os.close(descriptor)
         except SearchTimedOut:
@@ -115,9 +118,11 @@ class _Call:
             raise ToolFailure(f"The search could not be run: {error.strerror or error}.") from None
         return ToolResult(_report(arguments, place, found, filters))
 
-    def _run(self, filters: _Filter, workspace: Workspace, place: Place, where: Folder | int) -> _Found:
+    def _run(
+        self, expression: Expression, filters: _Filter, workspace: Workspace, place: Place, where: Folder | int
+    ) -> _Found:
         query = Query(
-            self._arguments.pattern, self._arguments.ignore_case, filters.include, filters.exclude, workspace.home,
+            expression, self._arguments.ignore_case, filters.include, filters.exclude, workspace.home,
             filters.keep, MOST_MATCHES, self._time_limit_s,
         )  # fmt: skip
         self._search = Search(query, where, ripgrep=find_ripgrep(workspace.root) if self._use_ripgrep else None)

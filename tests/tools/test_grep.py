@@ -315,3 +315,34 @@ def test_an_escaped_backslash_before_n_is_no_line_break(grep: Desk) -> None:
 
 def test_an_empty_workspace_has_no_matches(grep: Desk) -> None:
     assert "No matches" in grep.call("grep", pattern=json.dumps("x"))
+
+
+@pytest.mark.parametrize("pattern", ["$", "x*$", r"\z", "end|$"])
+def test_an_empty_match_at_the_very_end_is_a_match_like_any_other(grep: Desk, pattern: str) -> None:
+    grep.file("a.txt", "7:8:9\n12:34:the end")
+    assert grep.call("grep", pattern=pattern) == "a.txt:1:7:8:9\na.txt:2:12:34:the end"
+
+
+def test_a_file_with_a_nul_in_its_first_64_kilobytes_is_binary_and_a_later_one_ends_the_search_of_it(
+    grep: Desk,
+) -> None:
+    grep.file("early", b"needle\n" * 5_000 + b"\0\nneedle\n")
+    grep.file("late", b"needle\n" + b"x" * 99 + b"\n" + b"y\n" * 100_000 + b"\0\nneedle\n")
+    assert lines(grep.call("grep", pattern="needle")) == ["late:1:needle"]
+
+
+@pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1", r"\h", "a{3,2}", "x\ny", "\0", "[z-a]", r"\p{Nope}"])
+def test_both_engines_refuse_an_expression_by_the_same_sentence(grep: Desk, pattern: str) -> None:
+    grep.file("a.txt", "ab\n")
+    own = grep.fails("grep", pattern=pattern)
+    grep.tools["grep"] = Grep(ripgrep=False)
+    assert own == grep.fails("grep", pattern=pattern) and "\n" not in own.replace("regex parse error", "")
+
+
+@pytest.mark.parametrize(
+    "rule", ["read_file", "*(secrets/)", "read_file(secrets)", "grep(SECRETS)", "read_file(secrets/**)"]
+)
+def test_a_deny_rule_hides_a_folder_and_all_that_is_in_it(grep: Desk, rule: str) -> None:
+    grep.settings = Settings(deny=(rule,))
+    grep.file("secrets/deep/a.txt", "needle\n")
+    assert "1 file kept back by a deny rule" in grep.call("grep", pattern="needle")

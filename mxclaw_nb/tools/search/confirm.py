@@ -56,6 +56,9 @@ class LineReader:
 
     def line(self, match: Match) -> Line | None:
         """The line that was found, None if it is not there (any more) or may not be read."""
+        return self._line(match) or self._line(match.without_column())
+
+    def _line(self, match: Match) -> Line | None:
         try:
             file = self._open(match.path)
             if file is None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from mxclaw_nb.files import Folder
 
 from . import matcher
+from .dialect import Expression
 from .patterns import Glob
 
 _MOST_UNSORTED = 1_000  # matches read before the search starts again by path, to stop after the first hundred
@@ -44,6 +45,11 @@ class Match:
     offset: int
     text: bytes
 
+    def without_column(self) -> Match:
+        """The same output read as if ripgrep had left the column out, as it does at the end of a file."""
+        text = b"%d:%b" % (self.offset, self.text)
+        return Match(self.path, self.line, len(text), self.column + 1, text)
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -52,7 +58,7 @@ class Query:
     ``include`` and ``exclude`` are glob patterns that ``keep`` knows too; here they only spare work.
     """
 
-    pattern: str
+    expression: Expression
     ignore_case: bool
     include: str | None
     exclude: str | None
@@ -182,7 +188,7 @@ class Search:
             if query.exclude and _is_simple(query.exclude):
                 command.append(f"--glob=!{query.exclude}")
             command += _types(query.include)
-        return [*command, f"--regexp={query.pattern}", "--", "./" if self._file is None else "-"]
+        return [*command, f"--regexp={query.expression.ripgrep}", "--", "./" if self._file is None else "-"]
 
     def _own_command(self) -> list[str]:
         query = self._query
@@ -192,7 +198,7 @@ class Search:
         except OSError:
             home = None
         asked = matcher.request(
-            query.pattern, ignore_case=query.ignore_case, include=query.include, exclude=query.exclude,
+            query.expression.python, ignore_case=query.ignore_case, include=query.include, exclude=query.exclude,
             home=home, limit_s=int(query.time_limit_s) + 2, standard_input=self._file is not None,
         )  # fmt: skip
         package = str(Path(__file__).resolve().parents[3])
@@ -243,13 +249,21 @@ def _parse(descriptor: int) -> Iterator[Match]:
             path = left[start:nul]
             if b"\n./" in path:  # a warning went before
                 path = b"./" + path.rpartition(b"\n./")[2]
-            line, column, offset, text = left[nul + 1 : end].split(b":", 3)
             name = "" if path == b"<stdin>" else os.fsdecode(path.removeprefix(b"./"))
-            yield Match(name, int(line), int(column) - 1, int(offset), text.removesuffix(b"\r"))
+            yield _match(name, left[nul + 1 : end].removesuffix(b"\r"))
             start = end + 1
         left = left[start:]
         if not data:
             return
+
+
+def _match(path: str, found: bytes) -> Match:
+    """``line:column:offset:text``; ripgrep leaves the column out when the match is empty at the end of the file."""
+    line, column, rest = found.split(b":", 2)
+    offset, colon, text = rest.partition(b":")
+    if not colon or not offset.isdigit() or int(column) - 1 > len(text) < matcher.LONGEST_SHOWN:
+        return Match(path, int(line), len(rest), int(column), rest)
+    return Match(path, int(line), int(column) - 1, int(offset), text)
 
 
 def _refuse_failure(status: int, message: str) -> None:

@@ -22,7 +22,7 @@ from .walking import Found, Walk
 MOST_IN_A_FILE = 101
 LONGEST_SHOWN = 4_096  # bytes of a line that are printed; the reader looks the rest up
 _LONGEST_LINE = 8 << 20  # bytes of a line that are searched
-_HEAD = 8_192  # bytes in which a NUL makes a file binary
+_HEAD = 1 << 16  # bytes in which a NUL makes a file binary; one behind them ends its search there
 _BAD_PATTERN, _UNREADABLE = 3, 2
 
 
@@ -41,7 +41,7 @@ def main() -> None:
         signal.alarm(limit_s)  # its default action ends the process inside the matcher, too
     try:
         regex = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
-    except (re.error, OverflowError, RecursionError) as error:
+    except (re.error, OverflowError, RecursionError, MemoryError) as error:
         print(f"{error}", file=sys.stderr)
         sys.exit(_BAD_PATTERN)
     out = sys.stdout.buffer
@@ -92,7 +92,7 @@ def _search(file: BinaryIO, path: bytes, regex: re.Pattern[str], out: BinaryIO) 
             line = lines[number] if number < len(lines) else b""
         else:
             line = file.readline(_LONGEST_LINE)
-        if not line:
+        if not line or (encoding == "utf-8" and b"\0" in line):
             break
         number += 1
         start, offset = offset, offset + len(line)
