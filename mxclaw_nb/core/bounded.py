@@ -36,7 +36,7 @@ async def finish(task: asyncio.Future[None]) -> None:
         raise asyncio.CancelledError
 
 
-async def cancelled_soon(tasks: Iterable[asyncio.Future[Any]], patience_s: float = PATIENCE_S) -> bool:
+async def cancelled_soon(tasks: Iterable[asyncio.Future[Any]], patience_s: float) -> bool:
     """Cancel the tasks and wait until they have ended, whatever cancels us meanwhile. False if they do not in time."""
     pending = {task for task in tasks if not task.done()}
     for task in pending:
@@ -61,7 +61,7 @@ async def in_time(work: Coroutine[Any, Any, T], what: str) -> T:
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
-        if not await cancelled_soon([task]):
+        if not await cancelled_soon([task], PATIENCE_S):
             _log.error("%s did not end within %g s of being cancelled and was left to itself", what, PATIENCE_S)
         task.add_done_callback(lambda late: _note_late(late, what))
         raise
