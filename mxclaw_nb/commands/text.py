@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&])")
+_SPECIAL = re.compile(r"[\\`*_{}\[\]<>()#+!|~$&]")
 
 
 def plain(text: str) -> str:
-    """Any text as markdown that shows just that text, on one line."""
+    """Any text as markdown that shows just that text, on one line.
+
+    Special characters become numeric references: a backslash before a parenthesis would be a formula to a notebook.
+    """
     flat = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return _SPECIAL.sub(r"\\\1", flat)
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", flat)
 
 
 def code(text: str) -> str:

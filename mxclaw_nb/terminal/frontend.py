@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _STYLES: dict[Level, str] = {"info": "", "success": "green", "warning": "yellow", "error": "red"}
+
+_REFERENCE = re.compile(r"&#(3[2-9]|[4-9]\d|1[01]\d|12[0-6]);")
 
 
 class TerminalFrontend:
@@ -50,13 +53,17 @@ class TerminalFrontend:
         output.settle()
 
     def say_markdown(self, markdown: str) -> None:
-        """Rendered at a terminal, as it is in a pipe. Links are written out, raw HTML stays text."""
+        """Rendered at a terminal; in a pipe as it is, but for numeric references, which become their character.
+
+        Links are written out, raw HTML stays text.
+        """
         text = plain(markdown)
         if self._at_terminal:
             from .markdown import render
 
             self._console(self._stdout).print(render(text))
         else:
+            text = _REFERENCE.sub(lambda found: chr(int(found[1])), text)
             self._stdout.write(text if text.endswith("\n") else text + "\n")
         self._stdout.settle()
 

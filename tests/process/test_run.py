@@ -129,12 +129,17 @@ def test_a_signal_is_told_from_an_exit_code_and_from_a_timeout(shell: Any, name:
     assert result.exit_code is None and not result.timed_out
 
 
+def signal_masks(words: list[str]) -> dict[str, int]:
+    """The masks without signals 32 and 33: the C library's own, which nobody can set, and which make ignores."""
+    return {name: int(mask, 16) & ~(0b11 << 31) for name, mask in (words[:2], words[2:4])}
+
+
 def test_signals_are_as_at_login(shell: Any) -> None:
     """Python ignores SIGPIPE, and a shell started with SIGINT ignored cannot trap it."""
     result = asyncio.run(shell.run("grep -E '^Sig(Blk|Ign):' /proc/self/status; yes | head -1; echo ${PIPESTATUS[0]}"))
     lines = result.output.decode().split()
     if sys.platform == "linux":
-        assert lines[:4] == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
+        assert signal_masks(lines) == {"SigBlk:": 0, "SigIgn:": 0}
     assert lines[-2:] == ["y", "141"]
 
 
@@ -147,7 +152,7 @@ def test_ignored_and_blocked_signals_of_ours_are_not_passed_on(shell: Any) -> No
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
         signal.signal(signal.SIGHUP, previous)
     if sys.platform == "linux":
-        assert result.output.split() == [b"SigBlk:", b"0" * 16, b"SigIgn:", b"0" * 16]
+        assert signal_masks(result.output.decode().split()) == {"SigBlk:": 0, "SigIgn:": 0}
 
 
 def test_a_command_inherits_three_descriptors_and_no_terminal(shell: Any) -> None:
