@@ -51,7 +51,7 @@ class SettingsFile:
     def change(self, name: str, value: object) -> Settings:
         """Save one setting. Raises UsageError for an unknown name or a value that does not fit."""
         if name not in Settings.model_fields:
-            raise UsageError(f"There is no setting {name!r}. `settings` lists them all.")
+            raise UsageError(f"There is no setting {name!r}. `mxclaw settings` lists them all.")
         try:
             Settings.model_validate({name: value})
         except ValidationError as error:

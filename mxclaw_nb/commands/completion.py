@@ -98,7 +98,8 @@ def _soon(work: Coroutine[Any, Any, list[str]]) -> list[str]:
 
     async def bounded() -> None:
         try:
-            found.extend(await asyncio.wait_for(work, _WAIT_S))
+            async with asyncio.timeout(_WAIT_S):
+                found.extend(await work)
         except (MxclawError, TimeoutError):
             found.clear()  # nothing to offer is a fair answer
 

@@ -82,6 +82,7 @@ class Call:
         session = await self.current_session()
         if session is None:
             raise NotFound(
-                f"There is no session here yet. Start a turn, or name a session: `{self.place.prefix} session list`."
+                "There is no session here yet. Start a turn, or name a session with its id: "
+                f"`{self.place.prefix} session list` shows them all."
             )
         return session

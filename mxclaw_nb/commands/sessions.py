@@ -189,12 +189,13 @@ async def delete(call: Call, session_id: str, yes: bool) -> int:
 
 @click.command("show", cls=HelpfulCommand)
 @click.argument("turn_id", metavar="[TURN]", required=False)
+@click.option("--session", "session_id", metavar="ID", help="A turn of this session.")
 @with_call
-async def show_turn(call: Call, turn_id: str | None) -> int:
+async def show_turn(call: Call, turn_id: str | None, session_id: str | None) -> int:
     """Show a turn of this session again, from the store (the last one, unless named)."""
-    session = await call.named_session(None) if not turn_id or not turn_id.startswith("s-") else None
-    if session is None:
-        session, turn_id = await call.app.store.session(turn_id or ""), None
+    if turn_id and turn_id.startswith("s-"):
+        session_id, turn_id = turn_id, None
+    session = await call.named_session(session_id)
     turn_id = turn_id or await call.app.store.last_turn_id(session.id)
     events = [event async for event in _all_events(call, session.id, turn_id)] if turn_id else []
     if not events:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 from pydantic_core import from_json
 
-from mxclaw_nb.protocol import Settings
+from mxclaw_nb.permissions import rule_problem
+from mxclaw_nb.protocol import Settings, UsageError
 
 from .place import Call
 from .text import code, plain, table
@@ -33,7 +34,12 @@ async def settings(call: Call) -> int:
 @with_call
 async def set_setting(call: Call, name: str, value: tuple[str, ...]) -> int:
     """Change a setting for good: a number, a word, or a list of words."""
-    changed = call.app.settings.change(name, _parsed(name, value))
+    parsed = _parsed(name, value)
+    for rule in parsed if name == "deny" and isinstance(parsed, list) else ():
+        problem = rule_problem(str(rule), call.app.tools)
+        if problem:
+            raise UsageError(problem)
+    changed = call.app.settings.change(name, parsed)
     call.frontend.say(f"{name} is now {_shown(getattr(changed, name))}.", level="success")
     return 0
 

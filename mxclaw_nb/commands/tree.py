@@ -87,6 +87,8 @@ async def dispatch(group: click.Group, call: Call, arguments: list[str]) -> int:
 def _usage(error: click.ClickException) -> NoReturn:
     context = getattr(error, "ctx", None)
     text = error.format_message().rstrip()
+    if not text.endswith((".", "?", "!")):
+        text += "."
     if context is not None:
         text += f" See `{context.command_path} --help`."
     raise UsageError(text) from None

@@ -224,7 +224,7 @@ class Turn:
                 return _Ending("idle", completion.text)
         raise _Failed(
             "max_iterations",
-            f"The turn used up its {budget} rounds before the model was done. "
+            f"The turn used up its {budget} round{'s' if budget > 1 else ''} before the model was done. "
             "Say 'continue' to go on, or allow more rounds with --max-iterations.",
         )
 

@@ -6,6 +6,7 @@ Until commands are classified and sandboxed, every command counts as class write
 from __future__ import annotations
 
 import os.path
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from mxclaw_nb.protocol import CHOICES, Choice, PermissionQuery, Verdict, rule_covers_path
@@ -72,6 +73,20 @@ def _matches(rule: str, query: PermissionQuery) -> bool:
         return any(fnmatchcase(text, pattern) or fnmatchcase(text + " ", pattern) for text in texts)
     pattern = os.path.expanduser(pattern)
     return any(rule_covers_path(pattern, str(target.path)) for target in query.preview.targets)
+
+
+def rule_problem(rule: str, tools: Iterable[str]) -> str | None:
+    """Why a deny rule would never do what its writer means, as one sentence; None if it is sound.
+
+    A rule that protects nothing is worse than none, so a slip of the fingers must not pass.
+    """
+    name, bracket, pattern = rule.strip().partition("(")
+    known = list(tools)
+    if not any(fnmatchcase(tool, name.strip()) for tool in known):
+        return f"{rule!r} names no tool. The tools are: {', '.join(known)}."
+    if bool(bracket) != rule.strip().endswith(")") or (bracket and not pattern.removesuffix(")").strip()):
+        return f"{rule!r} is not finished. A rule is `tool` or `tool(pattern)`, such as run_command(rm *)."
+    return None
 
 
 def _inside(path: str, folder: str) -> bool:

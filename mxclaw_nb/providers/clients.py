@@ -60,7 +60,8 @@ class Clients:
             elif loop.is_running():
                 closing = asyncio.run_coroutine_threadsafe(_close(pool), loop)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.wrap_future(closing), _CLOSE_S)
+                    async with asyncio.timeout(_CLOSE_S):
+                        await asyncio.wrap_future(closing)
 
 
 def _client(route: Route) -> httpx.AsyncClient:

@@ -238,7 +238,8 @@ class SqliteTurnWriter:
     async def _heartbeat_ended(self) -> None:
         if self.heartbeat is not None:
             with contextlib.suppress(TimeoutError):  # it hangs in on_signal; it ends when that returns
-                await asyncio.wait_for(settled(self.heartbeat.ended), SIGNAL_S)
+                async with asyncio.timeout(SIGNAL_S):
+                    await settled(self.heartbeat.ended)
             self.heartbeat.join(0.1)
 
     @property

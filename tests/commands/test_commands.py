@@ -136,6 +136,10 @@ def test_a_rehearsal_runs_a_whole_turn_with_approvals_and_is_never_the_default(t
         assert str(call.app.resolve_model(None)) == "deepseek/deepseek-flash"
         await run_line(call, "show")
         assert screen.records[-1][-1].type == "turn.completed"
+        elsewhere = Call(call.app, screen, Place(call.place.workspace))
+        await run_line(elsewhere, f"show {outcome.session_id}")
+        await run_line(elsewhere, f"show {outcome.turn_id} --session {outcome.session_id}")
+        assert len(screen.records) == 3 and {len(record) for record in screen.records} == {len(screen.records[0])}
         await run_line(call, f"session show {outcome.session_id} --json")
         shown = json.loads(screen.written.pop())
         assert set(shown) == {"session", "messages", "events"}
@@ -168,7 +172,15 @@ def test_settings_are_listed_changed_kept_and_refused(typed: Typed) -> None:
         assert json.loads(path.read_text())["future"] == [1]
         await run_line(call, "set deny none")
         assert call.app.settings.load().deny == ()
-        for line in ("set nope 1", "set max_iterations 0", "set max_iterations many", "set default_mode yolo"):
+        for line in (
+            "set deny run_comand",
+            "set deny 'run_command(rm *'",
+            "set deny 'run_command()'",
+            "set nope 1",
+            "set max_iterations 0",
+            "set max_iterations many",
+            "set default_mode yolo",
+        ):
             with pytest.raises(UsageError):
                 await run_line(call, line)
         assert call.app.settings.load().max_iterations == 9

@@ -128,7 +128,7 @@ def test_the_round_limit_is_an_explicit_failure_and_the_session_goes_on(play: Pl
         (stage.workspace / "x").mkdir()
         session = await stage.session()
         events = await stage.turn(session, max_iterations=1)
-        assert failure(events).code == "max_iterations" and "1 rounds" in failure(events).message
+        assert failure(events).code == "max_iterations" and "its 1 round before" in failure(events).message
         assert results(events) == [("list_dir", "ok")]
         assert (await stage.store.session(session.id)).state == "failed"
         assert failure(await stage.turn(session, max_iterations=1)).code == "max_iterations"
