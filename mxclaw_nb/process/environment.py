@@ -1,7 +1,7 @@
 """The environment of a command: the kernel's own, by whitelist, with everything off that would wait for a person.
 
-Keys are safe because they are not on the list, not because they are recognised; the pattern for what looks like one
-only guards the families (``CONDA_*`` and the like) that are passed by prefix.
+Keys are safe because they are not on the list, not because they are recognised; the patterns for what looks like one
+only guard what is passed: families (``CONDA_*`` and the like) by name, everything against well-known shapes of keys.
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ _FAMILIES = (
 _LOOKS_SECRET = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|PRIVATE|(^|_)(KEY|AUTH|PAT|PWD)(_|$)", re.I
 )
+_SECRET_VALUE = re.compile(
+    r"\b(?:sk|rk|pk)-[\w-]{16,}|\bgh[oprsu]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bxox[abprs]-[\w-]{10,}"
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bhf_\w{20,}|\bpypi-[\w-]{40,}|\bnpm_\w{30,}|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
+)
+_OTHERS = ("TF_VAR_", "TF_CLI_")  # Terraform's, which are no part of TensorFlow's family
 _PROXIES = re.compile(r"(?:https?|ftp|all)_proxy", re.I)
 _URL_WITH_LOGIN = re.compile(r"://[^/\s]*@")
 _OURS = "MX_CLAW_"
@@ -107,6 +113,8 @@ def command_environment(
 
 
 def _passes(name: str, value: str) -> bool:
+    if _SECRET_VALUE.search(value) or name.startswith(_OTHERS):
+        return False
     if name in _PASSED:
         return bool(_PROXIES.fullmatch(name)) or not _URL_WITH_LOGIN.search(value)
     return name.startswith(_FAMILIES) and not _LOOKS_SECRET.search(name) and not _URL_WITH_LOGIN.search(value)

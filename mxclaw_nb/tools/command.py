@@ -16,8 +16,8 @@ from ..files import run_in_thread
 from ..process import ProcessResult, StartFailed, command_environment, run
 from ..protocol import CallPreview, Risk, ToolContext, ToolFailure, ToolResult
 from ..text import escape_invisible, one_line
-from .output import Presented, present, save_output
-from .terminal_text import LiveText, terminal_text
+from .output import OUTPUT_LIMIT, Presented, present, save_output
+from .terminal_text import LiveText, mostly_no_text, terminal_text
 
 OUTPUT_CAP = 1024 * 1024
 """Bytes of output at which a command is stopped."""
@@ -26,6 +26,7 @@ LONGEST_COMMAND = 120_000
 """Bytes; Linux takes 131,071 in one argument."""
 
 _BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")  # where it is if PATH does not say
+_STRANGE_LIMIT = 1_000  # characters shown of output that is no text
 _LIVE_INTERVAL_S = 0.1
 _LIVE_PIECE = 4_000  # characters of one update
 _LIVE_TOTAL = 60_000
@@ -129,14 +130,18 @@ def _shells(path: str) -> Iterator[str]:
 
 
 def _presented(result: ProcessResult, context: ToolContext) -> Presented:
-    """The output for the model. What reached the cap is kept in a file even if little of it was text."""
-    shown = present(terminal_text(result.output), context, full=result.output)
-    if not result.capped or shown.path is not None:
-        return shown
-    with suppress(OSError):
-        path = save_output(context.outputs, context.call_id, result.output)
-        return Presented(f"{shown.content}\n[Full output: {path}]", str(path))
-    return shown
+    """The output for the model. What reached the cap, or is no text, is kept in a file even if little is shown."""
+    strange = mostly_no_text(result.output)
+    limit = _STRANGE_LIMIT if strange else OUTPUT_LIMIT
+    shown = present(terminal_text(result.output), context, full=result.output, limit=limit)
+    content, path = shown.content, shown.path
+    if path is None and (strange or result.capped):
+        with suppress(OSError):
+            path = str(save_output(context.outputs, context.call_id, result.output))
+            content = f"{content}\n[Full output: {path}]".lstrip("\n")
+    if strange:
+        content += f"\n[Most of the {len(result.output):,} bytes of output are no UTF-8 text.]"
+    return Presented(content, path)
 
 
 def _notes(command: str, shell: str, result: ProcessResult, timeout_s: float, context: ToolContext) -> Iterator[str]:

@@ -73,7 +73,12 @@ def _run(arguments: EditFileArguments, context: ToolContext, preview: CallPrevie
     decoded, spliced = _edit(arguments, place, current)
     replace_file(workspace, place, spliced.data, current.fingerprint)
     encoding = decoded.encoding
-    told = f" The file's encoding, {encoding.title}, was kept." if encoding.name != "utf-8" or encoding.mark else ""
+    guessed = ", a guess" if encoding.guessed else ""
+    told = (
+        f" The file's encoding, {encoding.title}{guessed}, was kept."
+        if encoding.name != "utf-8" or encoding.mark
+        else ""
+    )
     done = f"Edited {place.shown}: replaced {counted(spliced.count, 'occurrence')}.{told}"
     return ToolResult(f"{done} It now reads:\n{_snippet(spliced)}")
 

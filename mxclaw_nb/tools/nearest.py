@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import unicodedata
 
@@ -68,6 +69,11 @@ def _difference(lines: list[str], old_lines: list[str], start: int) -> str:
         line = lines[start + index]
         if wanted == line or (index == 0 and line.endswith(wanted)) or (index == last and line.startswith(wanted)):
             continue
+        if unicodedata.normalize("NFC", line) == unicodedata.normalize("NFC", wanted):
+            return (
+                f" Line {start + index + 1} differs from it only in Unicode form. The file has:\n{_spelled(line)}\nand "
+                f"`old` has:\n{_spelled(wanted)}"
+            )
         kind = "white space" if "".join(line.split()) == "".join(wanted.split()) or (
             "".join(wanted.split()) in "".join(line.split())
         ) else "characters that look alike"  # fmt: skip
@@ -92,6 +98,13 @@ def _closest(lines: list[str], wanted: str) -> int | None:
             if ratio > best_ratio:
                 best, best_ratio = index, ratio
     return best
+
+
+def _spelled(line: str) -> str:
+    """The line with every character outside ASCII as an escape, as JSON takes it."""
+    return "".join(
+        character if character.isascii() else json.dumps(character)[1:-1] for character in _marked(line[:_LONGEST])
+    )
 
 
 def _marked(line: str) -> str:

@@ -7,8 +7,12 @@ last state; a backspace takes back one character.
 from __future__ import annotations
 
 import codecs
+import re
 
 from ..text import ControlStripper, plain
+
+_NO_TEXT = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f\ufffd]")
+_SHORT, _SAMPLE = 512, 1 << 16  # bytes: less is always shown; how much is looked at
 
 
 def terminal_text(data: bytes) -> str:
@@ -17,6 +21,14 @@ def terminal_text(data: bytes) -> str:
     if "\r" not in text and "\b" not in text:
         return plain(text)
     return "\n".join(_without_backspaces(_last_state(line)) for line in text.split("\n"))
+
+
+def mostly_no_text(data: bytes) -> bool:
+    """Whether more than a tenth of an output (of some length) is neither UTF-8 nor made for a terminal."""
+    if len(data) < _SHORT:
+        return False
+    text = data[:_SAMPLE].decode("utf-8", "replace")
+    return len(_NO_TEXT.findall(text)) * 10 > len(text)
 
 
 def _last_state(line: str) -> str:

@@ -49,6 +49,24 @@ def test_a_proxy_keeps_its_login_and_an_index_with_one_stays_here() -> None:
     assert "PIP_INDEX_URL" not in environment and "CONDA_CHANNEL" not in environment
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sk-" + "a1" * 12, "ghp_" + "a" * 36, "github_pat_" + "a" * 30, "glpat-" + "a" * 20, "xoxb-" + "1" * 12,
+        "AKIA" + "A" * 16, "AIza" + "a" * 35, "hf_" + "a" * 30, "x=" + "ghp_" + "a" * 36,
+        "-----BEGIN RSA " + "PRIVATE KEY-----",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["CONDA_FOO", "CFLAGS", "TF_X", "HF_ENDPOINT"])
+def test_what_has_the_shape_of_a_key_does_not_pass_under_any_name(name: str, value: str) -> None:
+    assert name not in command_environment({name: value})
+    assert command_environment({name: value}, added=[name])[name] == value  # the user asked for it
+
+
+def test_a_neighbour_of_a_family_is_no_member() -> None:
+    assert not {"TF_VAR_db", "TF_CLI_ARGS"} & set(command_environment({"TF_VAR_db": "x", "TF_CLI_ARGS": "x"}))
+
+
 def test_the_setting_adds_names_but_never_ours() -> None:
     own = {"DATABASE_URL": "sqlite://", "MX_CLAW_API_KEY": "k", "TERM": "xterm"}
     environment = command_environment(own, added=["DATABASE_URL", "MX_CLAW_API_KEY", "TERM", "ABSENT"])

@@ -392,3 +392,11 @@ os.write(answer, repr((result.content, result.exit_code)).encode())
 """
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, timeout=60, check=True)
     assert done.stdout == repr(("out\nerr\n[Exit code 3.]", 3)).encode()
+
+
+@pytest.mark.parametrize("command", ["head -c 50000 /dev/urandom", "head -c 100000000 /dev/zero"])
+def test_output_that_is_no_text_is_shown_in_short_and_kept_in_full(bench: Bench, command: str) -> None:
+    result = bench.run(command)
+    assert len(result.content) < 1_500 and "are no UTF-8 text.]" in result.content
+    assert result.output_path is not None and result.output_path in result.content
+    assert Path(result.output_path).stat().st_size == min(50_000 if "urandom" in command else 1 << 20, 1 << 20)

@@ -197,3 +197,9 @@ def test_a_windows_path_in_the_text_survives(desk: Desk) -> None:
     path = desk.file("file", 'open("C:\\Users\\new\\table.txt")\n')
     desk.call("edit_file", path="file", old="C:\\Users\\new\\table", new="C:\\temp\\unicorn")
     assert path.read_text() == 'open("C:\\temp\\unicorn.txt")\n'
+
+
+def test_another_unicode_form_is_explained_in_escapes_since_both_look_the_same(desk: Desk) -> None:
+    desk.file("a.txt", "x = cafe\u0301\n")
+    said = desk.fails("edit_file", path="a.txt", old="x = caf\u00e9", new="y")
+    assert "only in Unicode form" in said and "cafe\\u0301" in said and "caf\\u00e9" in said

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mxclaw_nb.tools.terminal_text import LiveText, terminal_text
+from mxclaw_nb.tools.terminal_text import LiveText, mostly_no_text, terminal_text
 
 CASES = [
     pytest.param(b"a\0b\x1b]0;title\x07c", "abc", id="H13"),
@@ -101,3 +101,15 @@ def test_a_megabyte_of_anything_is_quick() -> None:
         terminal_text(data)
         live([data[i : i + 65_536] for i in range(0, len(data), 65_536)])
         assert time.monotonic() - started < 5, unit
+
+
+@pytest.mark.parametrize(
+    ("data", "strange"),
+    [
+        (b"\0" * 10_000, True), (bytes(range(256)) * 40, True), ("中文".encode("gb18030") * 500, True),
+        (b"\0" * 100, False), ("é中\n".encode() * 500, False), (b"caf\xe9 au lait and more text\n" * 50, False),
+        (b"\x1b[31mred\x1b[0m \r10%\r" * 200, False), (b"", False),
+    ],
+)  # fmt: skip
+def test_output_that_is_no_text_is_told_from_text_with_stray_bytes(data: bytes, strange: bool) -> None:
+    assert mostly_no_text(data) is strange
