@@ -129,4 +129,4 @@ class _Search:
             self.skipped = walk.skipped
 
     def _enter(self, path: str, key: tuple[int, int]) -> bool:
-        return not self._workspace.is_home(key) and (self._folders or self._pattern.may_match_below(path))
+        return not self._workspace.is_refused(key) and (self._folders or self._pattern.may_match_below(path))

@@ -130,7 +130,7 @@ class _Call:
             self._search.stop()
         outcome = self._search.run()
         own_file = (lambda _found: False) if place.output else workspace.is_own_file
-        own_folder = (lambda _key: False) if place.output else workspace.is_home
+        own_folder = (lambda _key: False) if place.output else workspace.is_refused
         lines, gone = [], 0
         with LineReader(where, refused_file=own_file, refused_folder=own_folder) as reader:
             for match in outcome.matches:
@@ -222,7 +222,9 @@ def _report(arguments: GrepArguments, place: Place, found: _Found, filters: _Fil
     if found.unreadable:
         notes.append("something could not be read and was not searched")
     if found.gone:
-        notes.append(f"{counted(found.gone, 'match')} left out: the file was changed or replaced during the search")
+        notes.append(
+            f"{counted(found.gone, 'match')} left out: the file may not be read, or was changed during the search"
+        )
     if not found.lines:
         if place.path.is_dir():
             notes.append("not searched: binary files and what .gitignore excludes")

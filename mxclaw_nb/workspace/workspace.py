@@ -56,6 +56,7 @@ class Workspace:
         self.home = Path(os.path.realpath(home))
         self._home_key = _key(self.home)
         self._home_plain = _plain(self.home)
+        self._kernels = _devices("/proc", "/sys") - {self._root_key[0]}
         self.readable = tuple(Path(os.path.realpath(folder)) for folder in readable)
 
     def resolve_for_reading(self, text: str) -> Place:
@@ -124,9 +125,12 @@ class Workspace:
             raise ToolFailure(f"{place.shown} is a folder, not a file.")
         return self._descend(place, place.parts[:-1], create=create)
 
-    def is_home(self, key: tuple[int, int]) -> bool:
-        """Whether the folder with this device and inode is our own home directory."""
-        return key == self._home_key
+    def is_refused(self, key: tuple[int, int]) -> bool:
+        """Whether the folder with this device and inode is never entered: our own home, or the kernel's /proc or /sys.
+
+        What is in the latter looks like files, but holds other programs' secrets, and writing it changes the machine.
+        """
+        return key == self._home_key or key[0] in self._kernels
 
     def is_own_file(self, found: os.stat_result) -> bool:
         """Whether a file is one of our home directory's under a second name (a hard link)."""
@@ -193,19 +197,23 @@ class Workspace:
             if not place.output:
                 if folder.key != self._root_key:
                     raise _changed(place)
-                self._refuse_home(folder, place)
+                self._refuse_entering(folder, place)
             for part in parts:
                 with folder, _explained(place):
                     below = folder.child(part, create=create)
                 folder = below
                 if not place.output:
-                    self._refuse_home(folder, place)
+                    self._refuse_entering(folder, place)
         except BaseException:
             folder.close()
             raise
         return folder
 
-    def _refuse_home(self, folder: Folder, place: Place) -> None:
+    def _refuse_entering(self, folder: Folder, place: Place) -> None:
+        if folder.key[0] in self._kernels:
+            raise ToolFailure(
+                f"{place.shown} is in a file system of the kernel's own, which tools never touch.", status="denied"
+            )
         if folder.key == self._home_key:
             raise ToolFailure(
                 f"{place.shown} leads into mxclaw's own folder, which tools never touch.", status="denied"
@@ -253,6 +261,10 @@ def _key(path: Path) -> _Key | None:
     except (OSError, ValueError):
         return None
     return found.st_dev, found.st_ino
+
+
+def _devices(*paths: str) -> set[int]:
+    return {key[0] for key in map(_key, map(Path, paths)) if key is not None}
 
 
 def _plain(path: Path) -> tuple[str, ...]:

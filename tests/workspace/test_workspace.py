@@ -35,6 +35,19 @@ def workspace(root: Path, home: Path) -> Workspace:
     return Workspace(root, home=home, readable=(home / "outputs" / "s-1",))
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
+@pytest.mark.parametrize("path", ["/proc/self/environ", "/proc/1/cmdline", "/proc/version", "/sys/kernel/profiling"])
+def test_the_kernels_own_files_are_out_of_reach_even_where_the_whole_machine_is_the_workspace(
+    home: Path, path: str
+) -> None:
+    machine = Workspace(Path("/"), home=home)
+    if not os.path.exists(path):
+        pytest.skip(f"there is no {path}")
+    with pytest.raises(ToolFailure) as caught:
+        machine.open_file(machine.resolve_for_reading(path))
+    assert caught.value.status == "denied"
+
+
 def content(workspace: Workspace, text: str) -> str:
     descriptor = workspace.open_file(workspace.resolve_for_reading(text))
     with os.fdopen(descriptor) as file:
