@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from mxclaw_nb.protocol import (
     Answer,
     CallPreview,
     Detail,
-    MxclawError,
     PermissionRequested,
     PermissionResolved,
     TurnWriter,
@@ -21,6 +21,15 @@ from .emitter import Emitter
 UNANSWERED = Answer("deny")
 
 
+@dataclass(slots=True)
+class _OpenEnd:
+    """A request that was shown and whose answer was not yet."""
+
+    call_id: str
+    answer: Answer = UNANSWERED
+    by: str = "cancelled"
+
+
 class Approvals:
     """The approvals of one turn. A request is a row; the answer may come from any process, the first one wins."""
 
@@ -30,7 +39,7 @@ class Approvals:
         self._timeout_s = timeout_s
         self._can_answer = can_answer
         self._waiting: dict[str, asyncio.Future[tuple[Answer, str]]] = {}
-        self._unresolved: dict[str, str] = {}
+        self._open_ends: dict[str, _OpenEnd] = {}
         self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, call_id: str, name: str, preview: CallPreview, verdict: Verdict) -> tuple[Answer, str]:
@@ -43,23 +52,24 @@ class Approvals:
                 return UNANSWERED, "nobody"
             future: asyncio.Future[tuple[Answer, str]] = asyncio.get_running_loop().create_future()
             self._waiting[request_id] = future
-            self._unresolved[request_id] = call_id
+            open_end = _OpenEnd(call_id)
             try:
-                await self._open(request_id, call_id, name, preview, verdict)
-                answer, by = await self._wait(request_id, future)
+                await self._emitter.commit(
+                    lambda _stamp: [self._requested(request_id, call_id, name, preview, verdict)],
+                    written=lambda: self._open_ends.update({request_id: open_end}),
+                )
+                answer, by = open_end.answer, open_end.by = await self._wait(request_id, future)
             finally:
                 del self._waiting[request_id]
-            grant = verdict.grant if answer.choice == "allow_session" else None
-            await self._emitter.commit(lambda _stamp: [self._resolved(request_id, call_id, answer, by)], grant=grant)
-            del self._unresolved[request_id]
+            await self._emitter.commit(
+                lambda _stamp: [self._resolved(request_id, call_id, answer, by)],
+                grant=verdict.grant if answer.choice == "allow_session" else None,
+                written=lambda: self._close(request_id),
+            )
             return answer, by
 
-    async def _open(self, request_id: str, call_id: str, name: str, preview: CallPreview, verdict: Verdict) -> None:
-        try:
-            await self._emitter.commit(lambda _stamp: [self._requested(request_id, call_id, name, preview, verdict)])
-        except MxclawError:
-            del self._unresolved[request_id]  # nobody has seen it
-            raise
+    def _close(self, request_id: str) -> None:
+        del self._open_ends[request_id]
 
     def answered(self, request_id: str, answer: Answer, by: str) -> None:
         """The row has its answer: wake whoever waits. Harmless for an unknown or already woken request."""
@@ -67,11 +77,13 @@ class Approvals:
         if future is not None and not future.done():
             future.set_result((answer, by))
 
-    def cancelled_events(self) -> list[PermissionResolved]:
-        """One denial for each request that the end of the turn leaves open (the store denies the rows)."""
+    def loose_ends(self) -> list[PermissionResolved]:
+        """The answer to each request that the end of the turn leaves open: a denial, unless somebody had answered.
+
+        The store denies the rows that still wait.
+        """
         return [
-            self._resolved(request_id, call_id, UNANSWERED, "cancelled")
-            for request_id, call_id in self._unresolved.items()
+            self._resolved(request_id, end.call_id, end.answer, end.by) for request_id, end in self._open_ends.items()
         ]
 
     async def _wait(self, request_id: str, future: asyncio.Future[tuple[Answer, str]]) -> tuple[Answer, str]:

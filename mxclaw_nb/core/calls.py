@@ -74,6 +74,10 @@ class _Refused:
     result: ToolResult
 
 
+Prepared = _Prepared | _Refused
+"""A call of a reply, looked at before the reply is stored."""
+
+
 @dataclass(slots=True)
 class _Open:
     """A call that the model was promised a result for; ``result`` is there before it is stored."""
@@ -86,8 +90,8 @@ class _Open:
 class CallRunner:
     """Runs the tool calls of one turn. ``messages`` grows by one tool message a call, as they are stored.
 
-    A reply's calls are announced before the reply is stored, so that none of them can be left without its result,
-    wherever the turn ends.
+    A reply's calls are announced in the moment in which the reply is stored, so that none of them can be left without
+    its result, wherever the turn ends.
     """
 
     def __init__(
@@ -108,18 +112,21 @@ class CallRunner:
         self._messages = messages
         self._grants = set(grants)
         self._guard = DuplicateGuard()
-        self._prepared: list[_Prepared | _Refused] = []
+        self._prepared: list[Prepared] = []
         self._open: dict[str, _Open] = {}
 
-    def announce(self, calls: Sequence[ToolCall], *, truncated: bool) -> None:
-        """Take on the calls of a reply, whose ids are unique. ``truncated``: the reply hit the output limit."""
-        last = len(calls) - 1
-        self._prepared = [self._prepare(call, truncated and index == last) for index, call in enumerate(calls)]
-        self._open = {call.id: _Open(call) for call in calls}
+    def prepare(self, calls: Sequence[ToolCall], *, truncated: bool) -> list[Prepared]:
+        """Look up, parse and validate the calls of a reply, whose ids are unique.
 
-    def withdraw(self) -> None:
-        """The reply could not be stored, so nobody has seen its calls."""
-        self._prepared, self._open = [], {}
+        ``truncated``: the reply hit the output limit.
+        """
+        last = len(calls) - 1
+        return [self._prepare(call, truncated and index == last) for index, call in enumerate(calls)]
+
+    def announce(self, prepared: Sequence[Prepared]) -> None:
+        """These calls were promised a result: their reply is stored."""
+        self._prepared = list(prepared)
+        self._open = {item.call.id: _Open(item.call) for item in prepared}
 
     async def run(self, turn_id: str) -> None:
         """Give every announced call its result, stored and shown.
@@ -137,7 +144,7 @@ class CallRunner:
             return
         slots = asyncio.Semaphore(_PARALLEL)
 
-        async def one(item: _Prepared | _Refused) -> None:
+        async def one(item: Prepared) -> None:
             async with slots:
                 await self._settle(turn_id, item)
 
@@ -168,7 +175,7 @@ class CallRunner:
         tool = self._services.tools.get(name)
         return tool is None or tool.risk != "read"
 
-    def _prepare(self, call: ToolCall, truncated: bool) -> _Prepared | _Refused:
+    def _prepare(self, call: ToolCall, truncated: bool) -> Prepared:
         tool = self._services.tools.get(call.name)
         if tool is None:
             names = ", ".join(self._services.tools)
@@ -182,19 +189,18 @@ class CallRunner:
             return _Refused(call, ToolResult(str(problem), "invalid"))
         return _Prepared(call, tool, arguments, call_key(call.name, value))
 
-    async def _settle(self, turn_id: str, item: _Prepared | _Refused) -> None:
+    async def _settle(self, turn_id: str, item: Prepared) -> None:
         """Bring one call to its result and commit it."""
         result = item.result if isinstance(item, _Refused) else await self._live(turn_id, item)
         entry = self._open[item.call.id]
         entry.result = result = _storable(result)
         message = self._message(turn_id, item.call, result)
-        try:
-            await self._emitter.commit(lambda _stamp: [self._completed(entry, result)], messages=[message])
-        except asyncio.CancelledError:
-            del self._open[item.call.id]  # it is stored all the same
-            raise
-        del self._open[item.call.id]
-        self._messages.append(message)
+
+        def written() -> None:
+            del self._open[item.call.id]
+            self._messages.append(message)
+
+        await self._emitter.commit(lambda _stamp: [self._completed(entry, result)], messages=[message], written=written)
 
     async def _live(self, turn_id: str, item: _Prepared) -> ToolResult:
         """One call's life from the duplicate check to its result."""

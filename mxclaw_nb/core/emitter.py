@@ -73,22 +73,33 @@ class Emitter:
         else:
             self._channel.put(event)
 
-    async def commit(self, build: Build, *, messages: Sequence[Message] = (), grant: str | None = None) -> None:
+    async def commit(
+        self,
+        build: Build,
+        *,
+        messages: Sequence[Message] = (),
+        grant: str | None = None,
+        written: Callable[[], None] = lambda: None,
+    ) -> None:
         """Write events and messages in one durable transaction, then show the events.
 
         ``build`` is given the stamping function once it is this commit's turn. A ``permission.requested`` among the
-        events opens its approval. A cancellation is passed on only when everything is written, so that the caller
-        never doubts whether it was. Raises LeaseLost or StoreError; then nothing was written or shown.
+        events opens its approval. A cancellation is passed on only when the write has ended, and ``written`` is called
+        if it happened, so that nobody's books differ from the disk. Raises LeaseLost or StoreError; then nothing was
+        written or shown.
         """
-        await finish(asyncio.ensure_future(self._commit(build, messages, grant)))
+        await finish(asyncio.ensure_future(self._commit(build, messages, grant, written)))
 
-    async def _commit(self, build: Build, messages: Sequence[Message], grant: str | None) -> None:
+    async def _commit(
+        self, build: Build, messages: Sequence[Message], grant: str | None, written: Callable[[], None]
+    ) -> None:
         async with self._lock:
             events = build(self.stamp)
             request = next((event for event in events if isinstance(event, PermissionRequested)), None)
             self._committing = True
             try:
                 await self._writer.commit(messages=messages, events=events, request=request, grant=grant)
+                written()
                 self.show(events)
             finally:
                 self._committing = False

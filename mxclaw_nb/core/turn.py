@@ -7,8 +7,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from typing import Literal, cast, get_args
+from dataclasses import replace
+from typing import Literal
 
 from mxclaw_nb.context import build_view, system_prompt
 from mxclaw_nb.protocol import (
@@ -28,7 +28,6 @@ from mxclaw_nb.protocol import (
     MxclawError,
     Notice,
     ProviderNotice,
-    ProviderNotReady,
     ReasoningDelta,
     ReasoningDeltaEvent,
     Session,
@@ -37,9 +36,7 @@ from mxclaw_nb.protocol import (
     StreamInterrupted,
     TextDelta,
     ToolSpec,
-    TurnCompleted,
     TurnFailed,
-    TurnFailedEvent,
     TurnSignal,
     TurnStarted,
     TurnWriter,
@@ -59,34 +56,11 @@ from .bounded import finish
 from .calls import CallRunner
 from .channel import Channel
 from .emitter import Emitter, Stamp
+from .ending import MESSAGES, Ending, Failed, failure_code, in_words, last_event
 from .naming import CallNames
 from .options import Services, TurnOptions
 
 _log = logging.getLogger(__name__)
-_MESSAGES: dict[FailureCode, str] = {
-    "cancelled": "The turn was cancelled.",
-    "lease_lost": "Another process took this session over; this turn stopped and wrote nothing more.",
-    "timeout": "The turn ran out of its time limit.",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """How a turn ended: what the last event says and the state that the session is left in."""
-
-    state: SessionState
-    text: str = ""
-    code: FailureCode | None = None
-    retry_after: float | None = None
-
-
-class _Failed(Exception):
-    """Ends the turn with a code and a sentence."""
-
-    def __init__(self, code: FailureCode, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.code: FailureCode = code
-        self.retry_after = retry_after
 
 
 class Turn:
@@ -138,7 +112,7 @@ class Turn:
         try:
             writer = await self._acquire()
         except asyncio.CancelledError:
-            self._refuse(TurnFailed("cancelled", _MESSAGES["cancelled"]))
+            self._refuse(TurnFailed("cancelled", MESSAGES["cancelled"]))
             return
         except BaseException as error:  # noqa: BLE001 - a refusal is the caller's, whatever it is
             self._refuse(error)
@@ -175,27 +149,27 @@ class Turn:
                 await winning.result().release(state="idle")
             raise
 
-    async def _guarded(self, writer: TurnWriter, emitter: Emitter) -> _Ending:
+    async def _guarded(self, writer: TurnWriter, emitter: Emitter) -> Ending:
         """The loop, with every way out turned into an ending."""
         try:
             return await self._rounds(writer, emitter)
         except asyncio.CancelledError:
             code = self._stop or "cancelled"
             state: SessionState = "idle" if code == "cancelled" else "failed"
-            return _Ending(state, self._stop_message or _MESSAGES[code], code)
-        except _Failed as failed:
-            return _Ending("failed", str(failed), failed.code, failed.retry_after)
+            return Ending(state, self._stop_message or MESSAGES[code], code)
+        except Failed as failed:
+            return Ending("failed", str(failed), failed.code, failed.retry_after)
         except LeaseLost as error:
-            return _Ending("failed", str(error), "lease_lost")
+            return Ending("failed", str(error), "lease_lost")
         except ModelError as error:
-            return _Ending("failed", str(error), _failure_code(error), error.retry_after)
+            return Ending("failed", str(error), failure_code(error), error.retry_after)
         except MxclawError as error:
-            return _Ending("failed", str(error), _failure_code(error))
+            return Ending("failed", str(error), failure_code(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours must still end the turn and free the session
             _log.exception("turn %s failed", self.id)
-            return _Ending("failed", _in_words(error), "error")
+            return Ending("failed", in_words(error), "error")
 
-    async def _rounds(self, writer: TurnWriter, emitter: Emitter) -> _Ending:
+    async def _rounds(self, writer: TurnWriter, emitter: Emitter) -> Ending:
         mode = self._options.mode or self.session.mode
         grants = await self._begin(emitter, mode)
         finished = await self._services.store.finished_calls(self.session.id)
@@ -221,8 +195,8 @@ class Turn:
                 asked_again = True  # it announced calls and sent none: ask once more, never in a loop
             else:
                 self._explain(emitter, completion)
-                return _Ending("idle", completion.text)
-        raise _Failed(
+                return Ending("idle", completion.text)
+        raise Failed(
             "max_iterations",
             f"The turn used up its {budget} round{'s' if budget > 1 else ''} before the model was done. "
             "Say 'continue' to go on, or allow more rounds with --max-iterations.",
@@ -281,11 +255,11 @@ class Turn:
             await self._commit_reply(emitter, calls, message_id, replace(error.partial, tool_calls=()))
             raise
         if completion is None:
-            raise _Failed("empty_stream", "The provider ended its reply without anything in it. Try again.")
+            raise Failed("empty_stream", "The provider ended its reply without anything in it. Try again.")
         await self._commit_reply(emitter, calls, message_id, completion)
         limit = self._options.max_cost
         if limit is not None and self._cost > limit:
-            raise _Failed("max_cost", f"The turn has cost {self._cost:.4f} US dollars, more than its limit of {limit}.")
+            raise Failed("max_cost", f"The turn has cost {self._cost:.4f} US dollars, more than its limit of {limit}.")
         return completion
 
     async def _commit_reply(self, emitter: Emitter, calls: CallRunner, message_id: str, completion: Completion) -> None:
@@ -309,17 +283,14 @@ class Turn:
 
         if completion.usage is not None and completion.usage.cost is not None:
             self._cost += completion.usage.cost
-        calls.announce(message.tool_calls, truncated=completion.finish_reason == "length")
-        try:
-            await emitter.commit(build, messages=[message])
-        except asyncio.CancelledError:
-            self._partial = None  # it is stored all the same
-            raise
-        except BaseException:
-            calls.withdraw()
-            raise
-        self._partial = None
-        self._messages.append(message)
+        prepared = calls.prepare(message.tool_calls, truncated=completion.finish_reason == "length")
+
+        def written() -> None:
+            calls.announce(prepared)
+            self._partial = None
+            self._messages.append(message)
+
+        await emitter.commit(build, messages=[message], written=written)
 
     def _explain(self, emitter: Emitter, completion: Completion) -> None:
         if completion.finish_reason == "length":
@@ -327,18 +298,18 @@ class Turn:
         elif not completion.text.strip():
             self._notice(emitter, "warning", "The model returned an empty reply.")
 
-    async def _finish(self, writer: TurnWriter, emitter: Emitter, ending: _Ending) -> None:
+    async def _finish(self, writer: TurnWriter, emitter: Emitter, ending: Ending) -> None:
         """Write the end of the turn, give the lease back and show the last events. Never raises."""
         ends: list[Event] = []
         try:
             messages, ends = self._loose_ends(emitter)
-            last = _last_event(emitter.stamp(), ending)
+            last = last_event(emitter.stamp(), ending)
             await writer.release(messages=messages, events=[*ends, last], state=ending.state)
         except Exception as error:  # noqa: BLE001 - the session must be freed and the screen told, whatever happens
             _log.exception("the end of turn %s could not be written", self.id)
             if ending.code is None:  # not on disk, so not done
-                ending = _Ending("failed", f"The end of the turn could not be saved. {_in_words(error)}", "error")
-            last = _last_event(emitter.last_stamp(), ending)
+                ending = Ending("failed", f"The end of the turn could not be saved. {in_words(error)}", "error")
+            last = last_event(emitter.last_stamp(), ending)
             if not isinstance(error, MxclawError):
                 with contextlib.suppress(MxclawError):  # logged above; the lease ends by itself
                     await writer.release(state="failed")
@@ -356,7 +327,7 @@ class Turn:
             messages.append(partial)
             events.append(_message_completed(emitter.stamp(), partial))
         if self._approvals is not None:
-            events.extend(self._approvals.cancelled_events())
+            events.extend(self._approvals.loose_ends())
         if self._calls is not None:
             results, completed = self._calls.loose_ends()
             messages.extend(results)
@@ -375,18 +346,6 @@ def check_prompt(user: UserInput) -> None:
     """Refuse a prompt with nothing in it. Raises UsageError."""
     if not user.text.strip() and not user.attachments:
         raise UsageError("The prompt is empty. Write what the agent should do.")
-
-
-def _last_event(stamp: Stamp, ending: _Ending) -> TurnCompleted | TurnFailedEvent:
-    if ending.code is None:
-        return TurnCompleted(**stamp, text=ending.text)
-    return TurnFailedEvent(**stamp, code=ending.code, message=ending.text, retry_after=ending.retry_after)
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, MxclawError):
-        return str(error)
-    return f"Unexpected {type(error).__name__}: {clipped(str(error), 500)}. This is a bug in mxclaw; see its log."
 
 
 def _message_completed(stamp: Stamp, message: Message) -> MessageCompleted:
@@ -411,10 +370,3 @@ def _usage(stamp: Stamp, usage: Usage) -> UsageEvent:
         cost=usage.cost,
         estimated=usage.estimated,
     )
-
-
-def _failure_code(error: MxclawError) -> FailureCode:
-    """The code of ``turn.failed`` for an error that ended the turn."""
-    if error.code in get_args(FailureCode):
-        return cast(FailureCode, error.code)
-    return "provider_error" if isinstance(error, ModelError | ProviderNotReady) else "error"
