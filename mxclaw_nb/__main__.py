@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mxclaw_nb import __version__
-from mxclaw_nb.protocol import EXIT_CANCELLED, EXIT_FAILED, EXIT_TERMINATED, MxclawError
+from mxclaw_nb.protocol import EXIT_BUSY, EXIT_CANCELLED, EXIT_FAILED, EXIT_TERMINATED, MxclawError
 from mxclaw_nb.text import plain
 
 _PATIENCE_S = 1.0
@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MxclawError as error:
         _complain(error.code, str(error))
         status = error.exit_status
+        if status == EXIT_BUSY and words[:1] != ["run"]:
+            status = EXIT_FAILED  # only a turn tells busy from failed
     except (KeyboardInterrupt, asyncio.CancelledError):
         status = EXIT_CANCELLED
     except BrokenPipeError:

@@ -76,7 +76,7 @@ def test_a_kill_at_any_commit_of_a_turn_loses_nothing_that_was_written(moment: s
         folder.mkdir()
         with mxclaw_with(script, folder) as mxclaw:
             (mxclaw.workspace / "notes.txt").write_text("a note\n")
-            words = ("run", "--json", "--mode", "allow-all", "first")
+            words = ("run", "--json", "first")
             done = mxclaw.run(*words, program=(*KILLED, str(number), moment))
             if done.status == 0:
                 assert_events_sound(done.events)
@@ -92,6 +92,7 @@ def test_a_kill_at_any_commit_of_a_turn_loses_nothing_that_was_written(moment: s
             if stored is None:
                 continue
             assert stored.session.state != "running", "nobody runs it"
+            assert ran.exists() <= any(event["type"] == "permission.resolved" for event in stored.events)
             on_disk = {event["sequence"]: event for event in stored.events}
             shown = [event for event in done.events if event["type"] in SHOWN_WHEN_STORED]
             assert all(on_disk[event["sequence"]] == event for event in shown)
@@ -99,4 +100,4 @@ def test_a_kill_at_any_commit_of_a_turn_loses_nothing_that_was_written(moment: s
             assert_prefix_stable(mxclaw.requests)
     else:
         raise AssertionError("the turn never got through")
-    assert kills >= 6, "at least: session, lease, question, reply, two results, end"
+    assert kills >= 8, "at least: session, lease, question, reply, request, its answer, two results, end"

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from mxclaw_nb.app import App
 from mxclaw_nb.protocol import SessionBusy, TurnCompleted, UserInput
 from mxclaw_nb.providers.rehearsal import ChatRequest, Reply, call, say
 from tests.end_to_end.program import (
+    Done,
     JsonObject,
     Mxclaw,
     Running,
@@ -26,6 +28,7 @@ from tests.end_to_end.program import (
     until,
 )
 
+IMPATIENT = (sys.executable, str(Path(__file__).with_name("impatient.py")))
 WAITING = (sys.executable, str(Path(__file__).with_name("waiting.py")))
 SLEEPER = "echo $$ > shell.pid; sleep 300 & echo $! > sleeper.pid; sleep 300"
 PROMPT_BARS = {"streaming": 0.5, "awaiting approval": 0.5, "a command runs": 1.0}
@@ -47,10 +50,10 @@ def play(request: ChatRequest) -> Reply:
     return say("Here I am.")
 
 
-def begin(mxclaw: Mxclaw, moment: str, *words: str) -> Running:
+def begin(mxclaw: Mxclaw, moment: str, *words: str, program: Sequence[str] = WAITING) -> Running:
     """A turn that is at that moment."""
     mode = ["--mode", "allow-all"] if moment == "a command runs" else []
-    running = mxclaw.start("run", "--json", *mode, *words, moment, program=WAITING)
+    running = mxclaw.start("run", "--json", *mode, *words, moment, program=program)
     at = {"streaming": "message.delta", "awaiting approval": "permission.requested", "a command runs": "tool.started"}
     running.wait_for(at[moment])
     if moment == "a command runs":
@@ -247,7 +250,7 @@ def test_a_process_that_runs_the_session_itself_says_so_and_refuses_others(
                     refused = await asyncio.to_thread(mxclaw.run, "run", "--session", session.id, "x")
                     assert refused.status == 4 and f"pid {os.getpid()}" in refused.errors
                     refused = await asyncio.to_thread(mxclaw.run, "session", "delete", "--yes", session.id)
-                    assert refused.status == 4, refused.errors
+                    assert refused.status == 1 and refused.errors.startswith("lease_held: ")
                     gate.open()
                     events = [event async for event in stream]
                 assert isinstance(events[-1], TurnCompleted)
@@ -276,6 +279,44 @@ def test_a_stopped_process_keeps_its_session_until_its_lease_ends(tmp_path: Path
         done = running.wait()
         assert done.status == 130
         assert_events_sound(done.events)
+
+
+def test_a_frozen_process_that_lost_its_session_writes_nothing_more(tmp_path: Path) -> None:
+    with mxclaw_with(play, tmp_path) as mxclaw:
+        frozen = begin(mxclaw, "streaming", program=IMPATIENT)
+        session = frozen.events[0]["sessionId"]
+        frozen.process.send_signal(signal.SIGSTOP)
+        try:
+            taken = Done(4, b"", b"")
+            deadline = time.monotonic() + 20
+            while taken.status == 4 and time.monotonic() < deadline:
+                taken = mxclaw.run("run", "--json", "--session", session, "mine now")
+            assert taken.status == 0, taken.errors
+            assert_wire_valid(mxclaw.requests[-1])
+            before = mxclaw.session()
+        finally:
+            frozen.process.send_signal(signal.SIGCONT)
+        done = frozen.wait()
+        assert done.status == 1
+        assert done.last["type"] == "turn.failed" and done.last["code"] == "lease_lost"
+        assert done.errors.startswith("lease_lost: ")
+        assert mxclaw.session() == before, "not a row, not an event, not a state"
+        assert before.session.state == "idle"
+
+
+def test_a_killed_process_takes_its_command_with_it(tmp_path: Path) -> None:
+    with mxclaw_with(play, tmp_path) as mxclaw:
+        running = begin(mxclaw, "a command runs")
+        running.process.kill()
+        killed = time.monotonic()
+        running.wait()
+        until(lambda: not [pid for pid in pids(mxclaw) if alive(pid)], "no child is left", timeout=5)
+        assert time.monotonic() - killed < 1.0 + ROOM_S
+        again = mxclaw.run("run", "--json", "--session", mxclaw.session().id, "again")
+        assert again.status == 0
+        assert_wire_valid(mxclaw.requests[-1])
+        [result] = [message.text for message in mxclaw.requests[-1].messages if message.role == "tool"]
+        assert "interrupted before a result was recorded" in result and "outcome is unknown" in result
 
 
 # -- the model itself
