@@ -131,7 +131,10 @@ class App:
         return cls(home_directory() if home is None else home.expanduser().resolve())
 
     def resolve_model(self, stored: str | None) -> ModelId:
-        """The model of a session: its own, else the default. Raises ProviderNotReady or UsageError."""
+        """The model of a session: its own, else the default.
+
+        Raises UsageError, and ProviderNotReady where nothing that a person chose can be asked.
+        """
         return self.directory.parse(stored) if stored else self.directory.default_model()
 
     def ready(self, model: ModelId) -> str | None:
@@ -139,8 +142,13 @@ class App:
         return self.directory.ready(model) or self.provider.ready(model)
 
     def take_warnings(self) -> list[str]:
-        """What went wrong quietly since the last call, one sentence each, for the next screen that can say it."""
-        fresh = [text for text in (*self.directory.config.warnings, *self.warnings) if text not in self._said]
+        """What went wrong quietly since the last call, one sentence each, for the next screen that can say it.
+
+        A config.json that cannot be used is not quiet: whatever needs a model refuses with that.
+        """
+        config = self.directory.config.loaded()
+        quiet = () if config.damage is not None else config.warnings
+        fresh = [text for text in (*quiet, *self.warnings) if text not in self._said]
         self._said.update(fresh)
         self.warnings.clear()
         return list(dict.fromkeys(fresh))

@@ -13,6 +13,7 @@ import click
 
 from mxclaw_nb import __version__
 from mxclaw_nb.protocol import MxclawError, SessionChanges, UsageError
+from mxclaw_nb.providers import REHEARSAL_PROVIDER
 
 from .place import Call
 from .rehearsing import ensure_rehearsal
@@ -27,17 +28,19 @@ async def where(call: Call) -> int:
     """Say where you are and what you can type."""
     prefix = call.place.prefix
     session = await call.current_session()
-    model, problem = _model(call, session.model if session else None)
+    stored = session.model if session else None
+    (model, problem), starts = _model(call, stored), _starts(call, stored)
     mode = session.mode if session else call.app.settings.load().default_mode
     rows = [
         ("session", f"{code(session.id)} {plain(session.title)}" if session else "none yet; a turn starts one"),
-        ("model", code(model) + (f" ({plain(problem)})" if problem else "")),
+        ("model", code(model) + (f" ({plain(note)})" if (note := problem or starts) else "")),
         ("mode", code(mode)),
         ("workspace", code(session.workspace if session else str(call.place.workspace))),
     ]
     if session:
         cost = "" if not session.cost else f", ${session.cost:.4f}"
         rows.append(("tokens", f"{session.input_tokens:,} in, {session.output_tokens:,} out{cost}"))
+    rows += _config_rows(call)
     call.frontend.say_markdown(table(("mxclaw", plain(__version__)), rows))
     agent = "%%agent" if prefix.startswith("%") else "mxclaw run"
     call.frontend.say(
@@ -48,11 +51,24 @@ async def where(call: Call) -> int:
 
 
 def _model(call: Call, stored: str | None) -> tuple[str, str | None]:
+    """The model's name, and why it cannot be asked; a rehearsal of the session's own the next turn starts by itself."""
     try:
         model = call.app.resolve_model(stored)
-        return str(model), call.app.ready(model)
+        return str(model), None if _starts(call, stored) else call.app.ready(model)
     except MxclawError as error:
-        return stored or "none", str(error)
+        return stored or str(call.app.directory.listed_default() or "none"), str(error)
+
+
+def _starts(call: Call, stored: str | None) -> str:
+    """A word about a rehearsal that does not run yet; empty for all else."""
+    waits = (stored or "").startswith(REHEARSAL_PROVIDER + "/") and not call.app.directory.rehearsing
+    return "starts with the next turn" if waits else ""
+
+
+def _config_rows(call: Call) -> list[tuple[str, str]]:
+    """A word about config.json where the file is no longer what this process works with."""
+    note = call.app.directory.config.changed_note
+    return [("config", plain(note))] if note else []
 
 
 @click.command("rehearse", cls=HelpfulCommand)
@@ -89,15 +105,17 @@ async def doctor(call: Call) -> int:
     """Check this installation. Nothing outside this machine is contacted."""
     app = call.app
     session = await call.current_session()
-    model, problem = _model(call, session.model if session else None)
+    stored = session.model if session else None
+    (model, problem), starts = _model(call, stored), _starts(call, stored)
     rows = [
         ("mxclaw", plain(f"{__version__}, Python {platform.python_version()} at {sys.executable}")),
         ("home", code(str(app.home)) + ("" if os.access(app.home, os.W_OK) else " **not writable**")),
-        ("model", code(model) + (f" **not ready**: {plain(problem)}" if problem else " ready")),
+        ("model", code(model) + (f" **not ready**: {plain(problem)}" if problem else f" {starts or 'ready'}")),
     ]
     provider = app.directory.provider(model.partition("/")[0])
     if provider is not None:
         rows.append(("endpoint", code(_without_credentials(provider.base_url))))
+    rows += _config_rows(call)
     for label, names in (("proxies", _PROXIES), ("certificates", _CERTIFICATES)):
         found = [f"{name}={_without_credentials(value)}" for name in names if (value := _variable(name))]
         rows.append((label, " ".join(map(code, found)) or "none set"))

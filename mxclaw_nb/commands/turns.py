@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from .place import Call
 from .rehearsing import ensure_rehearsal
 
 _DRAIN_S = 5.0
+_KEY_VARIABLE = "MX_CLAW_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ async def run_turn(call: Call, request: TurnRequest, *, frontend_can_answer: boo
     await call.app.keep_house()
     found = await _existing_session(call, request)
     session_model = found.model if found is not None else None
-    model = _turn_model(call, request, session_model)
+    with _two_ways_on(call):
+        model = _turn_model(call, request, session_model)
     wanted = str(model) if model is not None else session_model
     if wanted is not None and wanted.startswith(REHEARSAL_PROVIDER + "/"):
         ensure_rehearsal(call.app)
@@ -88,12 +91,15 @@ async def run_turn(call: Call, request: TurnRequest, *, frontend_can_answer: boo
     )
     user = UserInput(request.text)
     try:
-        call.app.core.check(user, options, session_model=session_model)  # so that a refusal leaves no session behind
-    except ProviderNotReady as error:
-        raise ProviderNotReady(f"{error} {_two_ways_on(call)}") from None
+        with _two_ways_on(call):
+            call.app.core.check(user, options, session_model=session_model)  # so a refusal leaves no session behind
+    finally:
+        if note := call.app.directory.config.take_note():
+            call.frontend.say(note, level="warning")
     session = await _session_for(call, request, found)
     async with call.app.core.submit_turn(session.id, user, options) as stream:
-        await stream.start()
+        with _two_ways_on(call):
+            await stream.start()
         return await _show(call, session, request, stream)
 
 
@@ -106,6 +112,7 @@ async def _show(call: Call, session: Session, request: TurnRequest, stream: Turn
         stop=stream.cancel,
         workspace=session.workspace,
         max_iterations=request.max_iterations or call.app.settings.load().max_iterations,
+        earlier_messages=session.message_count,
     )
     view = call.frontend.open_turn(handle)
     try:
@@ -203,9 +210,19 @@ def _turn_model(call: Call, request: TurnRequest, session_model: str | None) -> 
     return call.app.directory.parse(request.model, provider)
 
 
-def _two_ways_on(call: Call) -> str:
-    prefix = call.place.prefix
-    return (
-        f"Configure a provider in {call.app.home / 'config.json'} and put its key into MX_CLAW_API_KEY, "
-        f"or try everything without one: {prefix} rehearse."
-    )
+@contextlib.contextmanager
+def _two_ways_on(call: Call) -> Iterator[None]:
+    """A ProviderNotReady from within says how to go on: configure, or rehearse; what it has said is not repeated."""
+    try:
+        yield
+    except ProviderNotReady as error:
+        raise ProviderNotReady(f"{error} {_ways_after(str(error), call)}") from None
+
+
+def _ways_after(said: str, call: Call) -> str:
+    config = str(call.app.home / "config.json")
+    rehearse = f"{call.place.prefix} rehearse."
+    if config in said:
+        return f"Or try everything without a provider: {rehearse}"
+    key = "" if _KEY_VARIABLE in said else f" and put its key into {_KEY_VARIABLE}"
+    return f"Configure a provider in {config}{key}, or try everything without one: {rehearse}"

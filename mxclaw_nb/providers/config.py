@@ -7,6 +7,8 @@ empty is dropped while the file is read.
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +30,11 @@ NAME_LIMIT: Final = 100
 
 KEY_VARIABLE: Final = "MX_CLAW_API_KEY"
 """The environment variable that holds the key of the turn's provider."""
+
+DAMAGE_REMEDY: Final = (
+    "Nothing but the rehearsal is asked until that is mended: correct the file, or move it away to begin without one."
+)
+"""What to do about a config.json that is there and cannot be used."""
 
 REHEARSAL_PROVIDER: Final = "rehearsal"
 """The name of the built-in provider that exists only while the rehearsal server runs, and never in config.json."""
@@ -106,43 +113,113 @@ def default_config() -> ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """A configuration and what the person should know about how it was read: one sentence each."""
+    """A configuration and how it came about.
+
+    ``warnings`` are what the person should know, one sentence each. ``active_chosen``: a person named the active
+    provider; the catalogue's own is nobody's choice. ``damage``: why the file that is there cannot be used (then
+    ``config`` is the catalogue, to be listed and never asked). ``usable``: it was read from a file that can be used.
+    """
 
     config: ModelConfig
     warnings: tuple[str, ...] = ()
+    active_chosen: bool = True
+    damage: str | None = None
+    usable: bool = True
 
 
 class ConfigStore:
     """config.json of one home, read once a process into a snapshot. Usable from any thread; reads take < 5 ms.
 
-    It only reads: a damaged file is reported in ``warnings``, stays as it is, and the catalogue is served instead.
+    It only reads: a damaged file is reported in ``warnings``, stays as it is, and the catalogue is listed instead.
     """
 
     def __init__(self, home: Path) -> None:
         self.path = home / CONFIG_NAME
         self._loaded: LoadedConfig | None = None
+        self._loaded_stamp: _Stamp = ()
+        self._seen: _Stamp = ()
+        self._noted: _Stamp = ()
+        self._news: str | None = None
         self._guard = threading.Lock()
 
     def load(self) -> ModelConfig:
         """The snapshot; the file is read on the first call. Never raises for what is on disk."""
-        return self._load().config
+        return self.loaded().config
+
+    def loaded(self) -> LoadedConfig:
+        """As ``load``, with how it came about."""
+        with self._guard:
+            return self._loaded or self._read()
 
     def reload(self) -> ModelConfig:
-        """Read the file again."""
+        """Read the file again, whatever the snapshot is."""
         with self._guard:
-            self._loaded = None
-        return self.load()
+            return self._read().config
+
+    def refresh(self) -> bool:
+        """Read the file again if it has changed on disk since it was looked at; whether there is a new snapshot.
+
+        For a request that the snapshot cannot serve. What was read from a good file is replaced only by another.
+        """
+        with self._guard:
+            before = self._loaded
+            if before is None:
+                self._read()
+                return True
+            stamp = _stamp(self.path)
+            if stamp == self._seen:
+                return False
+            fresh = read_config(self.path)
+            self._seen = stamp
+            if before.usable and not fresh.usable:
+                reason = fresh.damage or f"{self.path} is gone."
+                self._news = f"{reason} What was read from it before stays in force."
+                return False
+            self._loaded, self._loaded_stamp = fresh, stamp
+            self._news = f"{self.path} had changed and was read again." if before.usable else None
+            return True
+
+    @property
+    def changed_note(self) -> str | None:
+        """One sentence if the file is another one now than the snapshot was read from, else None."""
+        with self._guard:
+            if self._loaded is None or _stamp(self.path) == self._loaded_stamp:
+                return None
+        return (
+            f"{self.path} has changed since this process read it; what was read then stays in force. "
+            "Restart the kernel to use the file as it is now."
+        )
+
+    def take_note(self) -> str | None:
+        """What a person should know about a file that changed while this process runs: once for each change."""
+        with self._guard:
+            news, self._news = self._news, None
+            stamp = _stamp(self.path)
+            noted, self._noted = self._noted == stamp, stamp
+        return news or (None if noted else self.changed_note)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was wrong with the file when it was last read. Holds nothing of a key."""
-        return self._load().warnings
+        return self.loaded().warnings
 
-    def _load(self) -> LoadedConfig:
-        with self._guard:
-            if self._loaded is None:
-                self._loaded = read_config(self.path)
-            return self._loaded
+    def _read(self) -> LoadedConfig:
+        # The stamp is taken first: a change in between makes the file look changed, never the snapshot look fresh.
+        self._loaded_stamp = self._seen = _stamp(self.path)
+        self._loaded = read_config(self.path)
+        return self._loaded
+
+
+_Stamp = tuple[int, ...]
+
+
+def _stamp(path: Path) -> _Stamp:
+    """What changes when the file does: its time in ns, size and inode, or the number of the error."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return (error.errno or 0,)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class _Unreadable(Exception):
@@ -150,31 +227,31 @@ class _Unreadable(Exception):
 
 
 def read_config(path: Path) -> LoadedConfig:
-    """Read config.json. Never raises: a file that cannot be used gives the catalogue and a warning."""
+    """Read config.json. Never raises: a file that cannot be used gives the catalogue, a warning and ``damage``."""
     try:
         return _parse(read_bounded(path, CONFIG_LIMIT), path)
     except FileNotFoundError:
-        return LoadedConfig(default_config())
+        if not os.path.islink(path):
+            return LoadedConfig(default_config(), active_chosen=False, usable=False)
+        damage = f"{path} is a link to a file that is not there."
     except _Unreadable as problem:
-        reason = f"{path} {problem}."
+        damage = f"{path} {problem}."
     except FileError as error:
-        reason = error.message
+        damage = error.message
     except OSError as error:
-        reason = f"{path} cannot be read ({error.strerror or type(error).__name__})."
-    return LoadedConfig(
-        default_config(),
-        (f"{reason} The file was left as it is and the built-in providers are used; mend or remove it.",),
-    )
+        damage = f"{path} cannot be read ({error.strerror or type(error).__name__})."
+    warning = f"{damage} {DAMAGE_REMEDY}"
+    return LoadedConfig(default_config(), (warning,), active_chosen=False, damage=damage, usable=False)
 
 
 def _parse(data: bytes, path: Path) -> LoadedConfig:
+    data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise _Unreadable("is empty")
     try:
-        document = from_json(data.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
-    except ValueError:
-        # pydantic_core's message can quote the text, and the text may hold a key.
-        raise _Unreadable("is not valid JSON") from None
+        document = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        raise _Unreadable(f"is not valid JSON{_where(str(error), data)}") from None
     if not isinstance(document, dict):
         raise _Unreadable("does not hold a JSON object")
     if type(document.get("version", 1)) is not int or document.get("version", 1) != 1:
@@ -198,7 +275,17 @@ def _parse(data: bytes, path: Path) -> LoadedConfig:
         raise _Unreadable(_field_problem(error)) from None
     if not _is_name(config.active_provider):
         raise _Unreadable("has an `activeProvider` that is no name")
-    return LoadedConfig(config, tuple(dict.fromkeys(warnings)))
+    return LoadedConfig(config, tuple(dict.fromkeys(warnings)), active_chosen="activeProvider" in document)
+
+
+def _where(problem: str, data: bytes) -> str:
+    """The place that pydantic_core's message ends with. Nothing else of it: it can quote the text, and so a key."""
+    found = re.search(r" at line (\d+) column (\d+)\Z", problem)
+    if found is None:
+        return ""
+    line, column = int(found[1]), int(found[2])  # the column counts bytes
+    before = data.split(b"\n", line)[line - 1][:column]
+    return f" (line {line}, column {max(1, len(before.decode(errors='replace')))})"
 
 
 def _provider(name: str, entry: object, path: Path, warnings: list[str]) -> ProviderConfig | None:

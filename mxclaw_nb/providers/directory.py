@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pydantic import SecretStr
 
-from mxclaw_nb.protocol import ConfigurationError, ModelId
+from mxclaw_nb.protocol import ConfigurationError, ModelId, ProviderNotReady
 
-from .config import REHEARSAL_PROVIDER, ConfigStore, ProviderConfig
-from .model_ids import default_model, parse_model_id
+from .config import DAMAGE_REMEDY, REHEARSAL_PROVIDER, ConfigStore, LoadedConfig, ProviderConfig
+from .model_ids import UnknownProvider, default_model, parse_model_id
 from .readiness import environment_key_for, what_is_missing
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ REHEARSAL_MODEL: Final = "quickstart"
 
 class ProviderDirectory:
     """The one place that knows a provider's address, its key and whether it is ready.
+
+    Nothing is sent to a provider that no person chose: a config.json that cannot be used, or none at all, leaves the
+    catalogue to be listed, not to be asked by default. A snapshot that cannot serve a request is read again, once, if
+    the file has changed; one that serves is kept.
 
     It owns the rehearsal server: no thread before ``start_rehearsal``, none after ``close``. Usable from any thread.
     """
@@ -57,12 +61,42 @@ class ProviderDirectory:
         return (*configured, REHEARSAL_PROVIDER) if self.rehearsing else configured
 
     def parse(self, text: str, session_provider: str | None = None) -> ModelId:
-        """As ``parse_model_id``, with this home's configuration."""
-        return parse_model_id(text, self.config.load(), session_provider)
+        """As ``parse_model_id``, with this home's configuration. Raises ProviderNotReady if that cannot be used."""
+        return self._served(
+            lambda loaded: parse_model_id(text, loaded.config, session_provider, active_chosen=loaded.active_chosen)
+        )
 
     def default_model(self) -> ModelId:
-        """As ``default_model``, with this home's configuration."""
-        return default_model(self.config.load(), self._environ)
+        """As ``default_model``, with this home's configuration. Raises ProviderNotReady if nobody chose it."""
+        return self._served(
+            lambda loaded: default_model(loaded.config, self._environ, active_chosen=loaded.active_chosen)
+        )
+
+    def listed_default(self) -> ModelId | None:
+        """The default that the configuration names, chosen or not: to be listed, never to be asked."""
+        loaded = self.config.loaded()
+        if loaded.damage is not None:
+            return None
+        try:
+            return default_model(loaded.config, self._environ)
+        except (ConfigurationError, ProviderNotReady):
+            return None
+
+    def _served(self, read: Callable[[LoadedConfig], ModelId]) -> ModelId:
+        """The model that the snapshot means; a new snapshot is asked where it does not know or cannot ask it."""
+        try:
+            model = _of_sound(self.config.loaded(), read)
+        except (UnknownProvider, ProviderNotReady):
+            if not self.config.refresh():
+                raise
+        else:
+            if self._missing(model) is None or not self._refresh_for(model):
+                return model
+        return _of_sound(self.config.loaded(), read)
+
+    def _refresh_for(self, model: ModelId) -> bool:
+        """As ``ConfigStore.refresh``; the rehearsal is no matter of the file."""
+        return model.provider != REHEARSAL_PROVIDER and self.config.refresh()
 
     async def key_for(self, provider: str) -> SecretStr | None:
         """The key to send to that provider, asked for when a request is made. Raises ConfigurationError."""
@@ -101,8 +135,15 @@ class ProviderDirectory:
 
     def ready(self, model: ModelId) -> str | None:
         """None if that model can be asked, else one sentence that says what is missing."""
+        missing = self._missing(model)
+        return self._missing(model) if missing is not None and self._refresh_for(model) else missing
+
+    def _missing(self, model: ModelId) -> str | None:
         if model.provider == REHEARSAL_PROVIDER:
             return None if self.rehearsing else "The rehearsal is not running here; start it with `%mxclaw rehearse`."
+        damage = self.config.loaded().damage
+        if damage is not None:
+            return f"{damage} {DAMAGE_REMEDY}"
         provider = self.provider(model.provider)
         if provider is None:
             return f"There is no provider `{model.provider}`; known are {', '.join(self.names()) or 'none'}."
@@ -134,3 +175,16 @@ class ProviderDirectory:
             server, self._rehearsal = self._rehearsal, None
         if server is not None:
             server.stop()
+
+
+def _of_sound(loaded: LoadedConfig, read: Callable[[LoadedConfig], ModelId]) -> ModelId:
+    """What ``read`` makes of a configuration; of a damaged one, the rehearsal or a refusal that names the damage."""
+    try:
+        model = read(loaded)
+    except (UnknownProvider, ProviderNotReady):
+        if loaded.damage is None:
+            raise
+    else:
+        if loaded.damage is None or model.provider == REHEARSAL_PROVIDER:
+            return model
+    raise ProviderNotReady(f"{loaded.damage} {DAMAGE_REMEDY}")

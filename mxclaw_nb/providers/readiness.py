@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 
@@ -10,10 +11,16 @@ from pydantic import SecretStr
 from mxclaw_nb.protocol import ConfigurationError
 
 from .config import KEY_VARIABLE, REHEARSAL_PROVIDER, ProviderConfig
+from .urls import parse_base_url
+
+_SHOWN_MODEL = 100
 
 
 def is_ready(provider: ProviderConfig, *, has_key: bool) -> bool:
-    """The original's rule: a base URL, a model, a list of models that is not empty, and a key where one is needed."""
+    """The original's rule: a base URL, a model, a list of models that is not empty, and a key where one is needed.
+
+    The base URL must be one that can be asked, too.
+    """
     return what_is_missing(provider, has_key=has_key) is None
 
 
@@ -24,9 +31,17 @@ def what_is_missing(provider: ProviderConfig, *, has_key: bool) -> str | None:
     if not provider.model.strip():
         return f"The provider `{provider.name}` has no default model; set its `model` in config.json."
     if not provider.models:
-        return f"The provider `{provider.name}` lists no models; set its `models` in config.json."
+        model = provider.model.strip()
+        entry = json.dumps(
+            [model if model.isprintable() and len(model) <= _SHOWN_MODEL else "MODEL"], ensure_ascii=False
+        )
+        return f'The provider `{provider.name}` lists no models; write `"models": {entry}` into it in config.json.'
     if provider.requires_api_key and not has_key:
         return f"The provider `{provider.name}` needs an API key; put it into the environment variable {KEY_VARIABLE}."
+    try:
+        parse_base_url(provider.base_url, provider.name)
+    except ConfigurationError as error:
+        return error.message
     return None
 
 

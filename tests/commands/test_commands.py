@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import stat
 
@@ -113,6 +114,96 @@ def test_without_a_ready_provider_a_turn_says_so_in_one_line_with_the_two_ways_o
     typed(scenario)
 
 
+_DAMAGED = '{"version": 1,\n "activeProvider" "mine"}'
+_WITHOUT_MODELS = (
+    '{"activeProvider": "mine", "providers": {"mine": {"baseURL": "http://127.0.0.1:9/v1", "model": "m"}}}'
+)
+_NEEDS_KEY = _WITHOUT_MODELS.replace('"m"}', '"m", "models": ["m"]}')
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "model", "reason"),
+    [
+        (None, None, None, "No provider is chosen"),
+        (None, "sk-1", None, "No provider is chosen"),
+        (None, "sk-1", "gpt-4o", "No provider is chosen"),
+        (None, None, "deepseek/deepseek-flash", "needs an API key"),
+        (_DAMAGED, "sk-1", None, "line 2, column 19"),
+        (_DAMAGED, "sk-1", "deepseek/deepseek-flash", "line 2, column 19"),
+        (_DAMAGED, "sk-1", "mine/m", "line 2, column 19"),
+        (_WITHOUT_MODELS, "sk-1", None, 'write `"models": ["m"]`'),
+        (_NEEDS_KEY, None, None, "needs an API key"),
+    ],
+)
+def test_a_provider_that_is_not_ready_or_not_chosen_is_refused_in_one_line_that_says_nothing_twice(
+    typed: Typed,
+    monkeypatch: pytest.MonkeyPatch,
+    config: str | None,
+    key: str | None,
+    model: str | None,
+    reason: str,
+) -> None:
+    monkeypatch.setenv("MX_CLAW_API_KEY", key or "")
+
+    async def scenario(call: Call, screen: Screen) -> None:
+        path = call.app.home / "config.json"
+        if config is not None:
+            path.write_text(config)
+        with pytest.raises(ProviderNotReady) as caught:
+            await run_turn(call, TurnRequest("hello", model=model))
+        text = str(caught.value)
+        assert caught.value.exit_status == 2 and "\n" not in text and reason in text
+        assert text.count("%mxclaw rehearse") == 1 and text.count(str(path)) == 1
+        assert text.count("MX_CLAW_API_KEY") <= 1 and "sk-1" not in text
+        assert not await call.app.store.sessions() and not screen.handles
+        if model is None:
+            for line in ("", "doctor"):
+                screen.said.clear()
+                await run_line(call, line)
+                assert reason in html.unescape(screen.text).replace("\\", "")
+                assert " ready |" not in screen.text
+                assert ("deepseek/deepseek" in screen.text) is (config is None)
+
+    typed(scenario)
+
+
+def test_the_rehearsal_works_beside_a_damaged_configuration(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        (call.app.home / "config.json").write_text(_DAMAGED)
+        await run_line(call, "rehearse")
+        outcome = await run_turn(call, TurnRequest("look around this folder", mode="plan"))
+        assert outcome.failure is None
+
+    typed(scenario)
+
+
+def test_a_configuration_written_after_a_refusal_is_used_in_the_same_kernel(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        for request in (TurnRequest("hello"), TurnRequest("hello", model="mine/x")):
+            with pytest.raises(UsageError):
+                await run_turn(call, request)
+        model = call.app.directory.start_rehearsal()
+        address = call.app.directory.provider(model.provider)
+        assert address is not None
+        entry = {"baseURL": address.base_url, "model": "x", "models": ["x"], "requiresApiKey": False}
+        path = call.app.home / "config.json"
+        path.write_text(json.dumps({"activeProvider": "mine", "providers": {"mine": entry}}))
+        for request in (TurnRequest("hello", model="mine/x"), TurnRequest("hello")):
+            await run_turn(call, request)
+            assert [event.model for event in screen.events if isinstance(event, TurnStarted)][-1] == "mine/x"
+        assert not [text for _, text in screen.said if "changed" in text]
+        path.write_text(json.dumps({"activeProvider": "openai"}))
+        for _ in range(2):
+            await run_turn(call, TurnRequest("hello"))
+        assert [event.model for event in screen.events if isinstance(event, TurnStarted)][-1] == "mine/x"
+        assert len([text for _, text in screen.said if "has changed since" in text]) == 1
+        screen.said.clear()
+        await run_line(call, "doctor")
+        assert "has changed since" in screen.text
+
+    typed(scenario)
+
+
 def test_a_rehearsal_runs_a_whole_turn_with_approvals_and_is_never_the_default(typed: Typed) -> None:
     async def scenario(call: Call, screen: Screen) -> None:
         (call.place.workspace / "data.csv").write_text("a,b\n1,2\n")
@@ -133,7 +224,8 @@ def test_a_rehearsal_runs_a_whole_turn_with_approvals_and_is_never_the_default(t
         assert isinstance(screen.events[-1], TurnCompleted) and screen.closed == 1
         assert (call.place.workspace / "rehearsal-notes.md").exists()
         assert not (call.app.home / "config.json").exists()
-        assert str(call.app.resolve_model(None)) == "deepseek/deepseek-flash"
+        with pytest.raises(ProviderNotReady, match="No provider is chosen"):
+            call.app.resolve_model(None)
         await run_line(call, "show")
         assert screen.records[-1][-1].type == "turn.completed"
         elsewhere = Call(call.app, screen, Place(call.place.workspace))

@@ -135,6 +135,26 @@ def test_a_damaged_file_is_reported_and_left_alone(tmp_path: Path, content: byte
     assert reason in warning and str(tmp_path / "config.json") in warning
     assert KEY not in warning
     assert (tmp_path / "config.json").read_bytes() == content
+    assert store.loaded().damage is not None and KEY not in repr(store.loaded())
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b'{"version": 1,}', "line 1, column 15"),
+        (b'{"version": 1,\n "activeProvider" "mine"}', "line 2, column 19"),
+        ('{"名": "值",\r\n  "提供者" oops}'.encode(), "line 2, column 9"),
+        ('\ufeff{"键" oops}'.encode(), "line 1, column 6"),
+        (b'{"a": "\xff' + KEY.encode() + b'"}', "line 1, column"),
+        (b'{"a": "' + KEY.encode() + b'\n at line 9 column 9"}', "line 2, column 1)"),
+    ],
+    ids=["comma", "colon", "chinese", "mark", "not utf-8", "line break"],
+)
+def test_the_place_of_a_slip_in_the_json_is_named_and_its_text_is_not(
+    tmp_path: Path, content: bytes, place: str
+) -> None:
+    (warning,) = stored(tmp_path, content).warnings
+    assert f"config.json is not valid JSON ({place}" in warning and KEY not in warning and "oops" not in warning
 
 
 @pytest.mark.parametrize(
@@ -144,8 +164,9 @@ def test_a_damaged_file_is_reported_and_left_alone(tmp_path: Path, content: byte
         lambda path: os.mkfifo(path),
         lambda path: path.symlink_to(path),
         lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to("not-mounted.json"),
     ],
-    ids=["folder", "fifo", "symlink loop", "endless device"],
+    ids=["folder", "fifo", "symlink loop", "endless device", "dangling symlink"],
 )
 def test_what_is_no_file_is_reported_and_holds_nobody_up(tmp_path: Path, make) -> None:
     make(tmp_path / "config.json")
@@ -196,6 +217,43 @@ def test_the_file_is_read_once_until_it_is_asked_to_read_again(tmp_path: Path) -
     assert store.load() is first
     assert store.reload().active_provider == "openai"
     assert store.load().active_provider == "openai"
+
+
+def test_a_refresh_reads_only_a_file_that_has_changed(tmp_path: Path) -> None:
+    store = ConfigStore(tmp_path)
+    first = store.load()
+    assert not store.refresh() and store.load() is first and store.changed_note is None
+    stored(tmp_path, {"version": 1, "activeProvider": "ollama"})
+    assert store.load() is first and "has changed" in (store.changed_note or "")
+    assert store.refresh() and store.load().active_provider == "ollama" and store.changed_note is None
+    assert not store.refresh() and store.take_note() is None
+    os.utime(tmp_path / "config.json", ns=(1, 1))
+    assert store.refresh() and "was read again" in (store.take_note() or "") and store.take_note() is None
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version": 2}', None], ids=["emptied", "newer", "removed"])
+def test_what_was_read_from_a_good_file_is_replaced_only_by_a_good_file(tmp_path: Path, content: bytes | None) -> None:
+    store = stored(tmp_path, {"version": 1, "activeProvider": "ollama"})
+    good = store.load()
+    if content is None:
+        (tmp_path / "config.json").unlink()
+    else:
+        stored(tmp_path, content)
+    assert not store.refresh() and store.load() is good
+    assert "stays in force" in (store.take_note() or "") and store.take_note() is None
+    stored(tmp_path, {"version": 1, "activeProvider": "openai"})
+    assert store.refresh() and store.load().active_provider == "openai"
+
+
+@pytest.mark.parametrize(
+    ("document", "chosen"),
+    [({"version": 1, "activeProvider": "deepseek"}, True), ({"version": 1, "providers": {"a": provider()}}, False)],
+    ids=["named", "left out"],
+)
+def test_only_a_named_active_provider_is_chosen(tmp_path: Path, document: object, chosen: bool) -> None:
+    loaded = stored(tmp_path, document).loaded()
+    assert loaded.usable and loaded.active_chosen is chosen and loaded.config.active_provider == "deepseek"
+    assert not ConfigStore(tmp_path / "empty").loaded().active_chosen
 
 
 def test_reading_is_quick(tmp_path: Path) -> None:

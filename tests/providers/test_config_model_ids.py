@@ -40,7 +40,7 @@ OPENROUTER = ProviderConfig(
         ("openrouter/deepseek/deepseek-r1", None, ("openrouter", "deepseek/deepseek-r1")),
         ("deepseek-v4-pro", None, ("deepseek", "deepseek-v4-pro")),
         ("gpt-4o", "openai", ("openai", "gpt-4o")),
-        ("meta-llama/llama-3", "openrouter", ("openrouter", "meta-llama/llama-3")),
+        ("a/b", "openrouter", ("openrouter", "a/b")),
         ("openia/special", "openrouter", ("openrouter", "openia/special")),
         ("deepseek/x", "openrouter", ("deepseek", "x")),
         ("ollama", None, ("ollama", "llama3.2")),
@@ -67,6 +67,43 @@ def test_a_slip_in_the_providers_name_is_not_sent_to_another_one(text: str, mean
         parse_model_id(text, default_config())
 
 
+@pytest.mark.parametrize("session_provider", [None, "openrouter"])
+@pytest.mark.parametrize("text", ["other/x", "meta-llama/llama-3", "other/openia/special", "模型/x", "other/"])
+def test_a_first_segment_that_is_no_provider_is_no_model_of_another_one(
+    text: str, session_provider: str | None
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_model_id(text, config_with(OPENROUTER), session_provider)
+    assert refused.value.code == "usage"
+    for words in (f"no provider `{text.split('/')[0]}`", "openai, deepseek, ollama", f"write `PROVIDER/{text}`"):
+        assert words in str(refused.value)
+    with pytest.raises(ConfigurationError, match="MX_CLAW_MODEL is wrong: There is no provider") as refused:
+        default_model(config_with(OPENROUTER), {"MX_CLAW_MODEL": text})
+    assert refused.value.code == "configuration"
+
+
+def test_many_providers_do_not_make_a_long_sentence() -> None:
+    many = config_with(*(ProviderConfig(name=f"{'p' * 40}{n}") for n in range(50)))
+    with pytest.raises(UsageError, match="and 41 more") as refused:
+        parse_model_id("other/x", many)
+    assert len(str(refused.value)) < 1000
+
+
+def test_an_active_provider_that_nobody_chose_is_not_the_default() -> None:
+    for wanted in ("", "gpt-4o", "deepseek-flash"):
+        with pytest.raises(ProviderNotReady, match="--model deepseek/deepseek-flash") as refused:
+            default_model(default_config(), {"MX_CLAW_MODEL": wanted}, active_chosen=False)
+        assert "MX_CLAW_MODEL" in str(refused.value) and "config.json" in str(refused.value)
+    with pytest.raises(ProviderNotReady, match="No provider is chosen"):
+        parse_model_id("gpt-4o", default_config(), active_chosen=False)
+    assert parse_model_id("gpt-4o", default_config(), "openai", active_chosen=False) == ModelId("openai", "gpt-4o")
+    for wanted in ("deepseek/x", "deepseek"):
+        named = default_model(default_config(), {"MX_CLAW_MODEL": wanted}, active_chosen=False)
+        assert named.provider == "deepseek"
+    keyless = config_with(active="ollama")
+    assert default_model(keyless, {}, active_chosen=False) == ModelId("ollama", "llama3.2")
+
+
 def test_the_default_is_the_active_providers_model_unless_the_environment_says_otherwise() -> None:
     assert default_model(default_config(), {}) == ModelId("deepseek", "deepseek-flash")
     assert default_model(default_config(), {"MX_CLAW_MODEL": "ollama/x:7b"}) == ModelId("ollama", "x:7b")
@@ -90,7 +127,9 @@ def test_an_active_provider_that_does_not_exist_is_not_replaced_by_another() -> 
         ({"requires_api_key": False}, False, None),
         ({"base_url": "  "}, True, "base URL"),
         ({"model": " "}, True, "default model"),
-        ({"models": ()}, True, "lists no models"),
+        ({"models": ()}, True, 'write `"models": ["m"]` into it in config.json'),
+        ({"models": (), "model": "通义\x1b"}, True, '"models": ["MODEL"]'),
+        ({"base_url": "x.example"}, True, "no scheme"),
     ],
 )
 def test_readiness_is_the_originals_rule(changes: dict[str, object], has_key: bool, missing: str | None) -> None:
@@ -142,7 +181,8 @@ def test_the_rehearsal_exists_only_while_it_runs(tmp_path: Path) -> None:
         token = asyncio.run(key(found, "rehearsal"))
         assert token and token != KEY and token not in repr(running)
         assert asyncio.run(key(found, "deepseek")) == KEY
-        assert found.default_model() == ModelId("deepseek", "deepseek-flash")
+        with pytest.raises(ProviderNotReady, match="No provider is chosen"):
+            found.default_model()
         endpoint = found.endpoint("rehearsal")
         assert endpoint is not None and endpoint.direct and endpoint.profile.price == Price(0.0, 0.0)
         assert found.has_key("rehearsal") and "rehearsal" not in found.config.load().providers
@@ -171,3 +211,135 @@ def test_a_provider_says_in_one_sentence_what_it_lacks(tmp_path: Path) -> None:
     assert "There is no provider `gone`" in (found.ready(ModelId("gone", "x")) or "")
     assert "cannot be sent" in (directory(tmp_path, MX_CLAW_API_KEY="a b").ready(ModelId("openai", "gpt-4o")) or "")
     assert directory(tmp_path, MX_CLAW_API_KEY=KEY).ready(ModelId("openai", "gpt-4o")) is None
+
+
+MINE = {
+    "name": "mine",
+    "baseURL": "https://mine.example/v1",
+    "model": "m",
+    "models": ["m", "other/x"],
+    "requiresApiKey": True,
+}
+
+
+def write(home: Path, active: str = "mine", **changes: object) -> None:
+    document = {"version": 1, "activeProvider": active, "providers": {"mine": MINE | changes}}
+    (home / "config.json").write_text(json.dumps(document))
+
+
+def test_without_a_file_a_key_goes_only_to_a_provider_that_was_named(tmp_path: Path) -> None:
+    found = directory(tmp_path, MX_CLAW_API_KEY=KEY)
+    with pytest.raises(ProviderNotReady, match="No provider is chosen"):
+        found.default_model()
+    with pytest.raises(ProviderNotReady, match="No provider is chosen"):
+        found.parse("gpt-4o")
+    assert found.listed_default() == ModelId("deepseek", "deepseek-flash")
+    assert found.ready(found.parse("deepseek/deepseek-flash")) is None
+    named = directory(tmp_path, MX_CLAW_API_KEY=KEY, MX_CLAW_MODEL="openai/gpt-4o")
+    assert named.ready(named.default_model()) is None
+
+
+def test_a_file_that_names_no_active_provider_chooses_none(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"version": 1, "providers": {"mine": MINE}}))
+    found = directory(tmp_path, MX_CLAW_API_KEY=KEY)
+    with pytest.raises(ProviderNotReady, match="activeProvider"):
+        found.default_model()
+    assert found.ready(found.parse("mine/m")) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'{"version": 1,\n "activeProvider": "mine",}', "not valid JSON (line 2, column 27)"),
+        (b'{"version": 2}', "has a version that is not 1"),
+        (b"[]", "does not hold a JSON object"),
+        (b"", "is empty"),
+        (b" " * (4 * 1024 * 1024 + 1), "is larger than"),
+        (None, "config.json is a folder"),
+    ],
+    ids=["json", "version", "list", "empty", "large", "folder"],
+)
+def test_nothing_is_asked_while_the_file_is_damaged(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    path = tmp_path / "config.json"
+    if content is None:
+        path.mkdir()
+        reason = str(path)
+    else:
+        path.write_bytes(content)
+    found = directory(tmp_path, MX_CLAW_API_KEY=KEY)
+    named = directory(tmp_path, MX_CLAW_API_KEY=KEY, MX_CLAW_MODEL="ollama/x")
+    asked = [
+        found.default_model,
+        named.default_model,
+        *(lambda text=text: found.parse(text) for text in ("deepseek/deepseek-flash", "mine/m", "m", "ollama")),
+        lambda: found.parse("gpt-4o", "openai"),
+    ]
+    for ask in asked:
+        with pytest.raises(ProviderNotReady) as refused:
+            ask()
+        assert reason in str(refused.value) and str(path) in str(refused.value) and "move it away" in str(refused.value)
+    for model in (ModelId("deepseek", "deepseek-flash"), ModelId("ollama", "x"), ModelId("mine", "m")):
+        assert reason in (found.ready(model) or "")
+    assert found.names() == ("openai", "deepseek", "ollama") and found.listed_default() is None
+    try:
+        model = found.start_rehearsal()
+        assert found.ready(model) is None and found.parse("rehearsal/quickstart") == model
+    finally:
+        found.close()
+
+
+@pytest.mark.parametrize("before", ["nothing", "damaged", "another"])
+def test_a_file_written_after_a_refusal_serves_the_next_request(tmp_path: Path, before: str) -> None:
+    if before == "damaged":
+        (tmp_path / "config.json").write_text("{")
+    elif before == "another":
+        write(tmp_path, active="gone", name="mine", baseURL="")
+    for ask, meant in [
+        (ProviderDirectory.default_model, ModelId("mine", "m")),
+        (lambda found: found.parse("mine/x"), ModelId("mine", "x")),
+        (lambda found: found.parse("x"), ModelId("mine", "x")),
+        (lambda found: found.parse("other/x"), ModelId("mine", "other/x")),
+    ]:
+        found = directory(tmp_path, MX_CLAW_API_KEY=KEY)
+        kept = (tmp_path / "config.json").read_text() if before != "nothing" else None
+        found.config.load()
+        write(tmp_path)
+        model = ask(found)
+        assert model == meant and found.ready(model) is None
+        (tmp_path / "config.json").unlink()
+        if kept is not None:
+            (tmp_path / "config.json").write_text(kept)
+
+
+def test_a_snapshot_that_serves_is_kept_whatever_the_file_becomes(tmp_path: Path) -> None:
+    write(tmp_path)
+    found = directory(tmp_path, MX_CLAW_API_KEY=KEY)
+    first = found.config.load()
+    write(tmp_path, active="openai", baseURL="https://moved.example/v1")
+    assert found.ready(found.default_model()) is None and found.ready(found.parse("mine/x")) is None
+    assert found.config.load() is first
+    assert "has changed" in (found.config.take_note() or "") and found.config.take_note() is None
+    with pytest.raises(UsageError, match="`PROVIDER/gone/x`"):
+        found.parse("gone/x")
+    assert found.config.load().active_provider == "openai"
+
+
+def test_a_provider_that_is_not_ready_is_read_again_once_it_has_changed(tmp_path: Path) -> None:
+    write(tmp_path)
+    found = directory(tmp_path)
+    assert "API key" in (found.ready(ModelId("mine", "m")) or "")
+    write(tmp_path, requiresApiKey=False)
+    assert found.ready(ModelId("mine", "m")) is None
+    write(tmp_path)
+    found = directory(tmp_path)
+    found.config.load()
+    write(tmp_path, active="ollama")
+    assert found.default_model() == ModelId("ollama", "llama3.2")
+
+
+def test_the_rehearsal_is_no_reason_to_read_the_file_again(tmp_path: Path) -> None:
+    found = directory(tmp_path)
+    first = found.config.load()
+    write(tmp_path)
+    assert found.ready(found.parse("rehearsal/quickstart")) is not None
+    assert found.config.load() is first
