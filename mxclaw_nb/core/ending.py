@@ -20,7 +20,7 @@ from .arguments import clipped
 from .emitter import Stamp
 
 MESSAGES: Mapping[FailureCode, str] = {
-    "cancelled": "The turn was cancelled.",
+    "cancelled": "The turn ended early; what was said and done until then is kept.",
     "lease_lost": "Another process took this session over; this turn stopped and wrote nothing more.",
     "timeout": "The turn ran out of its time limit.",
 }

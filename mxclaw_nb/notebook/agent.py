@@ -20,11 +20,11 @@ from mxclaw_nb.commands import (
     run_line,
     run_turn,
 )
-from mxclaw_nb.protocol import Frontend, MxclawError, UsageError
+from mxclaw_nb.protocol import Frontend, MxclawError, TurnFailed, UsageError
 
 from .bridge import run_sync
 from .driver import drive
-from .failures import in_one_line
+from .failures import below_its_record, in_one_line
 from .place import locate
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def run_cell(line: str, body: str) -> None:
     try:
         await drive(_turn(line, body))
     except MxclawError as error:
-        raise in_one_line(error) from None
+        raise _as_ended(error) from None
 
 
 def run_cell_sync(line: str, body: str) -> None:
@@ -52,7 +52,7 @@ def run_cell_sync(line: str, body: str) -> None:
     try:
         run_sync(_turn(line, body))
     except MxclawError as error:
-        raise in_one_line(error) from None
+        raise _as_ended(error) from None
 
 
 def run_command(line: str) -> None:
@@ -85,6 +85,13 @@ def shut_down() -> None:
         atexit.unregister(shut_down)
         _closing_at_exit = False
     run_sync(close_current_app())
+
+
+def _as_ended(error: MxclawError) -> BaseException:
+    """In a page the record above has said why a turn failed; a terminal, and a turn that was refused, say it here."""
+    if isinstance(error, TurnFailed) and hasattr(_shell(), "kernel"):
+        return below_its_record(error)
+    return in_one_line(error)
 
 
 async def _turn(line: str, body: str) -> None:

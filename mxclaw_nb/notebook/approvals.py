@@ -9,7 +9,7 @@ from collections.abc import Callable
 from mxclaw_nb.protocol import Answer, Choice, PermissionRequested
 from mxclaw_nb.text import one_line
 
-from .cards import detail_html
+from .cards import detail_html, size_words
 from .untrusted import text_to_html
 from .widgets import Widget, button, close_all, column, html, row, text_field
 
@@ -30,20 +30,19 @@ def question_html(request: PermissionRequested) -> str:
     """The question with everything that a person needs to answer it."""
     detail = request.detail
     missing = len(detail.text) - DETAIL_CHARACTERS
+    count = size_words(detail)
     warning = ""
     if missing > 0:
         detail = detail.model_copy(update={"text": detail.text[:DETAIL_CHARACTERS]})
         words = f"The last {missing:,} characters are not shown here. Deny, unless you know them."
         warning = f'<div class="mxc-err">{words}</div>'
-    lines = detail.text.count("\n") + 1
-    count = f'<span class="mxc-time">{lines} lines</span>' if lines > 12 else ""
     shown = detail_html(detail) if detail.text.strip() else ""
     # A command is below in full; twice on one screen is once too often.
     summary = "" if detail.kind == "command" and shown else text_to_html(one_line(request.summary, 300))
     return (
         f'<div class="mxc" role="alert"><div class="mxc-ask"><span class="mxc-i" aria-hidden="true">?</span> '
         f'<b>Allow <span class="mxc-name">{text_to_html(one_line(request.name, 60))}</span>?</b> '
-        f"{summary} {count}</div>{shown}{warning}"
+        f'{summary} <span class="mxc-time">{count}</span></div>{shown}{warning}'
         f'<div class="mxc-dim">{text_to_html(one_line(request.reason, 300))}</div></div>'
     )
 

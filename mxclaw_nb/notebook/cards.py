@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 from mxclaw_nb.protocol import Detail
-from mxclaw_nb.text import one_line, plain
+from mxclaw_nb.text import named_values, one_line
 
 from .folding import Call, Remark
 from .untrusted import cut_middle, progress_settled, text_to_html, visible_html
 
+_SHORT, _ARGUMENTS = 80, 12
+_BOX_LINES = 12
+"""About as many lines as the box of a detail shows at once."""
 _LOOKS: dict[str, tuple[str, str, str]] = {
     "waiting": ("run", "·", "waiting"),
     "asking": ("ask", "?", "waiting for an answer"),
@@ -57,17 +60,18 @@ def answer_words(call: Call) -> str:
 
 def title(call: Call, limit: int = 160) -> str:
     """The call on one line of plain text."""
-    summary = one_line(call.summary or _values(call.arguments), limit)
+    summary = one_line(call.summary or _in_short(call.arguments), limit)
     return summary.removeprefix(call.name).lstrip(" :") if summary.startswith(call.name) else summary
 
 
-def _values(arguments: str) -> str:
-    """The values of a JSON object, for a call that nobody summarised; the text itself if it is none."""
-    try:
-        parsed = json.loads(arguments)
-    except ValueError:
-        return arguments
-    return " ".join(str(value) for value in parsed.values()) if isinstance(parsed, dict) else arguments
+def _in_short(arguments: str) -> str:
+    """The arguments that have room on a line, for a call that nobody summarised; the first one if none has."""
+    values = [value for _, value in named_values(arguments)]
+    return " ".join([value for value in values if not _is_long(value)] or values[:1])
+
+
+def _is_long(value: str) -> bool:
+    return len(value) > _SHORT or "\n" in value
 
 
 def pre(content: str, label: str) -> str:
@@ -75,17 +79,42 @@ def pre(content: str, label: str) -> str:
     return f'<pre tabindex="0" role="region" aria-label="{text_to_html(label)}">{content}</pre>'
 
 
+def diff_lines(text: str) -> Iterator[tuple[str, str]]:
+    """The lines of a unified diff, each with its kind: ``hunk`` for a heading, ``add``, ``del`` or nothing.
+
+    Behind the first ``@@`` no line is a file's name: there ``--- x`` takes away a line that begins with two dashes.
+    """
+    in_hunk = False
+    for line in text.removesuffix("\n").split("\n"):
+        in_hunk = in_hunk or line.startswith("@@")
+        if line.startswith("@@") or (not in_hunk and line.startswith(("--- ", "+++ "))):
+            yield "hunk", line
+        else:
+            yield {"+": "add", "-": "del"}.get(line[:1], ""), line
+
+
 def diff_html(text: str, escape: Callable[[str], str]) -> str:
     """A unified diff, a class a line."""
-    lines = []
-    for line in text.removesuffix("\n").split("\n"):
-        if line.startswith(("@@", "--- ", "+++ ")):
-            kind = "hunk"
-        else:
-            kind = {"+": "add", "-": "del"}.get(line[:1], "")
-        # A block needs no line break behind it; without the style sheet the break is what separates the lines.
-        lines.append(f'<span class="mxc-{kind}">{escape(line)}</span>' if kind else f"{escape(line)}\n")
-    return "".join(lines)
+    # A block needs no line break behind it; without the style sheet the break is what separates the lines.
+    return "".join(
+        f'<span class="mxc-{kind}">{escape(line)}</span>' if kind else f"{escape(line)}\n"
+        for kind, line in diff_lines(text)
+    )
+
+
+def size_words(detail: Detail) -> str:
+    """What a summary does not say of the size: the lines a diff adds and takes away, those of a long command."""
+    lines = detail.text.count("\n") + 1
+    words: list[str] = []
+    if detail.kind == "diff" and not detail.text.startswith("--- /dev/null"):
+        kinds = Counter(kind for kind, _ in diff_lines(detail.text))
+        changes = ((kinds["add"], "added"), (kinds["del"], "removed"))
+        words = [f"{number:,} line{'s' if number != 1 else ''} {what}" for number, what in changes if number]
+    elif detail.kind != "diff" and lines > _BOX_LINES:
+        words = [f"{lines:,} lines"]
+    if lines > _BOX_LINES:
+        words.append("scroll to see all")
+    return ", ".join(words)
 
 
 def detail_html(detail: Detail) -> str:
@@ -93,6 +122,24 @@ def detail_html(detail: Detail) -> str:
     if detail.kind == "diff":
         return pre(diff_html(detail.text, visible_html), "the change")
     return pre(visible_html(detail.text), "the command" if detail.kind == "command" else "the details")
+
+
+def arguments_html(arguments: str, limit: int, *, more: str = "") -> str:
+    """The arguments of a call, a name and its value a line, long values in a block; ``limit`` characters in all."""
+    named = named_values(arguments)
+    shown = named[:_ARGUMENTS]
+    rows = []
+    for name, value in shown:
+        label = f"{text_to_html(one_line(name, 60))}: " if name else ""
+        if name == "command" or _is_long(value):
+            head, cut, tail = cut_middle(value, max(limit // len(shown), 60))
+            gap = f'\n<span class="mxc-dim">[{cut:,} characters left out{more}]</span>\n' if cut else ""
+            rows.append(f"<div>{label}</div>{pre(visible_html(head) + gap + visible_html(tail), name or 'arguments')}")
+        else:
+            rows.append(f"<div>{label}<code>{visible_html(value)}</code></div>")
+    if len(named) > len(shown):
+        rows.append(f'<div class="mxc-dim">{len(named) - len(shown):,} more arguments{more}</div>')
+    return f'<div class="mxc-args">{"".join(rows)}</div>' if rows else ""
 
 
 def output_html(text: str, limit: int, *, path: str | None = None, more: str = "") -> str:
@@ -133,8 +180,8 @@ def card_html(call: Call, limit: int, *, more: str = "") -> str:
         head, cut, tail = cut_middle(detail.text, limit // 2)
         gap = f"\n[{cut:,} characters left out{more}]\n" if cut else ""
         inside += detail_html(Detail(kind=detail.kind, text=head + gap + tail))
-    elif call.arguments.strip() not in ("", "{}"):
-        inside += pre(text_to_html(cut_middle(plain(call.arguments), limit // 4)[0]), "arguments")
+    else:
+        inside += arguments_html(call.arguments, limit // 3, more=more)
     inside += output_html(call.result, limit // 2, path=call.output_path, more=more)
     return (
         f'<details class="mxc-call mxc-{kind}"><summary>{head_html(call)}</summary>'
@@ -157,6 +204,6 @@ def running_html(call: Call, seconds: float | None) -> str:
     return f'<div class="mxc-call mxc-{kind}"><div class="mxc-row">{row}</div>{inside}</div>'
 
 
-def remark_html(remark: Remark) -> str:
+def remark_html(remark: Remark, columns: int = 600) -> str:
     kind = {"info": "mxc-dim", "warning": "mxc-dim mxc-warn", "error": "mxc-dim mxc-err"}[remark.level]
-    return f'<div class="{kind}">{text_to_html(one_line(remark.text, 600))}</div>'
+    return f'<div class="{kind}">{text_to_html(one_line(remark.text, columns))}</div>'

@@ -24,15 +24,18 @@ from mxclaw_nb.protocol import (
     ToolStatus,
     TurnCompleted,
     TurnFailedEvent,
+    TurnHandle,
     TurnStarted,
     UsageEvent,
 )
 
 CallStatus = Literal["waiting", "asking", "running"] | ToolStatus
-Phase = Literal["thinking", "writing", "asking", "running", "completed", "failed", "interrupted"]
+Phase = Literal["waiting", "thinking", "writing", "asking", "running", "completed", "failed", "interrupted"]
 
 TAIL_CHARACTERS = 4096
 """How much of a growing text (the reply, a tool's output) is kept for the live view."""
+REASONING_CHARACTERS = 1000
+"""The same of the model's reasoning, of which one line is shown."""
 
 
 @dataclass(slots=True)
@@ -92,7 +95,11 @@ Item = Reply | Call | Remark
 
 @dataclass(slots=True)
 class TurnState:
-    """Everything that a screen knows of one turn. ``items`` are in the order in which they happened."""
+    """Everything that a screen knows of one turn. ``items`` are in the order in which they happened.
+
+    ``resumed`` counts the messages of a session that this turn takes up again, 0 if it does not; ``note`` is one more
+    sentence about the turn. ``remark`` is the newest one, until something comes of what it announces.
+    """
 
     session_id: str = ""
     turn_id: str = ""
@@ -100,19 +107,20 @@ class TurnState:
     model: str = ""
     mode: str = ""
     items: list[Item] = field(default_factory=list)
-    phase: Phase = "thinking"
+    resumed: int = 0
+    note: str = ""
+    phase: Phase = "waiting"
     rounds: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     cost: float | None = 0.0
     estimated: bool = False
-    failure_code: str = ""
-    failure_message: str = ""
+    failure_reason: str = ""
     reply_tail: str = ""
     reply_cut: bool = False
     reasoning_tail: str = ""
-    reasoning_characters: int = 0
+    remark: Remark | None = None
     started_at: str = ""
     ended_at: str = ""
     last_sequence: int = 0
@@ -174,12 +182,11 @@ class TurnState:
         match event:
             case TurnStarted():
                 self.prompt, self.model, self.mode = event.input, event.model, event.mode
-                self.phase = "thinking"
+                self.phase = "waiting"
             case MessageDelta():
                 self._delta(event)
             case ReasoningDeltaEvent():
-                self.reasoning_characters += len(event.delta)
-                self.reasoning_tail = (self.reasoning_tail + event.delta)[-TAIL_CHARACTERS:]
+                self._reasoning(event)
             case MessageCompleted():
                 self._message(event)
             case PermissionRequested() | PermissionResolved() | ToolStarted() | ToolOutput() | ToolCompleted():
@@ -188,14 +195,14 @@ class TurnState:
                 self._usage(event)
             case ContextCompacted():
                 text = f"Earlier messages were summed up: {event.before:,} tokens became {event.after:,}."
-                self.items.append(Remark("info", text))
+                self._remark(Remark("info", text))
             case Notice():
-                self.items.append(Remark(event.level, event.text))
+                self._remark(Remark(event.level, event.text))
             case TurnCompleted():
                 self.end("completed")
             case TurnFailedEvent():
-                self.failure_code, self.failure_message = event.code, event.message
-                self.end("interrupted" if event.code == "cancelled" else "failed")
+                self.failure_reason = event.reason
+                self.end(event.outcome)
 
     def end(self, phase: Literal["completed", "failed", "interrupted"]) -> None:
         """The turn is over. Calls that never got a result are shown as interrupted."""
@@ -211,7 +218,17 @@ class TurnState:
             return
         reply.parts.append(event.delta)
         self._grow_tail(event.delta)
-        self.phase = "writing"
+        self.phase, self.remark = "writing", None
+
+    def _reasoning(self, event: ReasoningDeltaEvent) -> None:
+        self.reasoning_tail = (self.reasoning_tail + event.delta)[-REASONING_CHARACTERS:]
+        if self.phase == "waiting":
+            self.phase = "thinking"
+        self.remark = None
+
+    def _remark(self, remark: Remark) -> None:
+        self.items.append(remark)
+        self.remark = remark
 
     def _grow_tail(self, text: str) -> None:
         grown = self.reply_tail + text
@@ -220,7 +237,7 @@ class TurnState:
 
     def _message(self, event: MessageCompleted) -> None:
         self.rounds += 1
-        self.phase = "thinking"
+        self.phase, self.reasoning_tail, self.remark = "waiting", "", None
         if event.text:
             reply = self.reply(event.message_id)
             if not reply.parts:
@@ -237,6 +254,7 @@ class TurnState:
     def _call(self, event: PermissionRequested | PermissionResolved | ToolStarted | ToolOutput | ToolCompleted) -> None:
         call = self.call(event.call_id)
         call.version += 1
+        self.remark = None
         match event:
             case PermissionRequested():
                 call.name, call.summary, call.request, call.status = event.name, event.summary, event, "asking"
@@ -259,7 +277,7 @@ class TurnState:
                     event.output_path,
                 )
         if not self.ended:
-            self.phase = "asking" if self.pending else "running" if self._any_running() else "thinking"
+            self.phase = "asking" if self.pending else "running" if self._any_running() else "waiting"
 
     def _any_running(self) -> bool:
         return any(call.status == "running" for call in self.calls)
@@ -270,6 +288,11 @@ class TurnState:
         self.cached_tokens += event.cached_tokens
         self.cost = None if self.cost is None or event.cost is None else self.cost + event.cost
         self.estimated = self.estimated or event.estimated
+
+
+def opening(handle: TurnHandle) -> TurnState:
+    """The state of a turn before its first event."""
+    return TurnState(session_id=handle.session_id, prompt=handle.prompt)
 
 
 def fold(events: Iterable[Event]) -> TurnState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +15,7 @@ from mxclaw_nb.text import plain
 from .approvals_input import ask_by_input
 from .bridge import current_caller
 from .driver import call_blocking
-from .folding import fold
+from .folding import TurnState, fold, opening
 from .markdown import render_html, safe_markdown
 from .record import SHOW_BYTES, record
 from .static_view import StaticView
@@ -83,18 +84,18 @@ class JupyterFrontend:
 
     def open_turn(self, handle: TurnHandle) -> TurnView:
         """Live widgets where a click can reach the turn, else a record that grows and questions by ``input()``."""
-        note = _repeated(handle)
+        state = _opening(handle)
         if not self.can_answer:
-            return StaticView(handle, note=note)
+            return StaticView(handle, state)
         if current_caller() is not None:
-            return StaticView(handle, note=note, ask=self._ask_by_input)
+            return StaticView(handle, state, ask=self._ask_by_input)
         if not _kernel_hears_clicks():
             self._advise()
-            return StaticView(handle, note=note, ask=self._ask_by_input)
+            return StaticView(handle, state, ask=self._ask_by_input)
         from .panel import TURNS
         from .view import LiveView
 
-        return TURNS.open(lambda closed: LiveView(handle, note=note, on_close=closed))
+        return TURNS.open(lambda closed: LiveView(handle, state, on_close=closed))
 
     def show_record(self, events: Sequence[Event]) -> None:
         from IPython.display import display
@@ -140,12 +141,17 @@ def _kernel_hears_clicks() -> bool:
     return numbers >= AWAKE_KERNEL
 
 
-def _repeated(handle: TurnHandle) -> str:
-    """A cell that is run again adds a turn to the session; the record says so."""
+def _opening(handle: TurnHandle) -> TurnState:
+    """The turn before its first event. This kernel's first turn in a session that has some already takes it up again;
+
+    a cell that is run again adds a turn to the session. Both are said, once each.
+    """
+    resumed = 0 if handle.session_id in _repeats else handle.earlier_messages
     prompt, count = _repeats.get(handle.session_id, ("", 0))
     count = count + 1 if prompt == handle.prompt else 1
     _repeats[handle.session_id] = (handle.prompt, count)
-    return f"the same prompt for the {_ordinal(count)} time in this session" if count > 1 else ""
+    note = f"the same prompt for the {_ordinal(count)} time in this session" if count > 1 else ""
+    return replace(opening(handle), resumed=resumed, note=note)
 
 
 def _ordinal(number: int) -> str:

@@ -17,12 +17,14 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from mxclaw_nb.text import plain
+from mxclaw_nb.text import plain, text_width
 
 from .formulas import formulas, is_safe_formula
 from .untrusted import inert_html, text_to_html
 
 _SCHEMES = frozenset({"http", "https", "mailto"})
+_SHORT_CELL = 20
+"""Columns of a table cell that is never broken."""
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
 
 
@@ -42,6 +44,15 @@ class _Html(RendererHTML):
 
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return inert_html(tokens[idx].content)
+
+    def td_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        # The style sheet keeps short cells on one line and gives long ones room; it cannot tell which they are.
+        if text_width(tokens[idx + 1].content) > _SHORT_CELL:
+            tokens[idx].attrJoin("class", "mxc-long")
+        return str(self.renderToken(tokens, idx, options, env))
+
+    def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return self.td_open(tokens, idx, options, env)
 
     def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         token = tokens[idx]

@@ -10,7 +10,10 @@ from .styles import STYLE
 from .view import LiveView
 from .widgets import PageWatch, Widget, bundle, close_all, column, html
 
-_IDLE = '<div class="mxc mxc-dim">No agent turn is running in this kernel.</div>'
+_IDLE = (
+    '<div class="mxc mxc-rec"><div class="mxc-head"><span><span class="mxc-i" aria-hidden="true">·</span> '
+    "<b>No agent turn is running in this kernel</b></span> <span>{}</span></div></div>"
+)
 _FALLBACK = {
     "text/plain": "[agent panel: shows what runs in this kernel; run the cell again for it]",
     "text/markdown": "*agent panel: shows what runs in this kernel; run the cell again for it*",
@@ -87,10 +90,15 @@ class LiveTurns:
             return
         before = panel.children
         boxes = [view.box for view in self._views]
-        panel.children = tuple(boxes) if boxes else (html(STYLE + _IDLE + self._last, width="auto"),)
+        panel.children = tuple(boxes) if boxes else (self._idle(),)
         for child in before:
             if child not in panel.children and "mxc-live" not in child._dom_classes:
                 close_all(child)
+
+    def _idle(self) -> Widget:
+        """What the panel shows between turns: that there is none, and what the last one came to."""
+        words = "below is the last one" if self._last else "the next one will be shown here"
+        return html(STYLE + _IDLE.format(words) + self._last.removeprefix(STYLE), width="auto", margin="0")
 
 
 TURNS = LiveTurns()

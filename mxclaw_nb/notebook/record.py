@@ -56,23 +56,20 @@ def saved_bytes(bundle: Bundle) -> int:
     return sum(len(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace")) + 12 for line in lines) + 400
 
 
-def record(state: TurnState, *, limit: int = RECORD_BYTES, note: str = "") -> dict[str, str]:
-    """The turn as text/html, text/markdown and text/plain, at most ``limit`` bytes in a saved notebook.
-
-    ``note`` is one more sentence for the head (such as which turn of the session this is).
-    """
+def record(state: TurnState, *, limit: int = RECORD_BYTES) -> dict[str, str]:
+    """The turn as text/html, text/markdown and text/plain, at most ``limit`` bytes in a saved notebook."""
     budgets = _BUDGETS if limit <= RECORD_BYTES else _SHOW_BUDGETS + _BUDGETS
     bundle: dict[str, str] = {}
     for budget in budgets:
         bundle = {
-            "text/html": record_html(state, budget, note=note),
-            "text/markdown": record_markdown(state, budget, note=note),
-            "text/plain": record_plain(state, budget, note=note),
+            "text/html": record_html(state, budget),
+            "text/markdown": record_markdown(state, budget),
+            "text/plain": record_plain(state, budget),
         }
         if saved_bytes(bundle) <= limit:
             return bundle
     # Something that no budget foresees: the plain text is always small.
-    words = record_plain(state, budgets[-1], note=note)
+    words = record_plain(state, budgets[-1])
     return {
         "text/html": f"<pre>{text_to_html(words)}</pre>",
         "text/markdown": escape_markdown(words),
@@ -90,8 +87,20 @@ def outcome(state: TurnState) -> str:
     return _OUTCOME.get(state.phase, "not finished when this was shown")
 
 
-def facts(state: TurnState, *, note: str = "") -> list[str]:
-    """The head's parts: model, time, rounds, tokens, session."""
+def session_words(state: TurnState) -> str:
+    """The session, and that it is taken up again if it is."""
+    if not state.resumed:
+        return f"session {state.session_id}" if state.session_id else ""
+    return f"session {state.session_id} resumed, {state.resumed:,} message{'s' if state.resumed != 1 else ''}"
+
+
+def is_news(state: TurnState, part: str) -> bool:
+    """Whether a part of the head says what is said nowhere else, so that the narrowest page shows it too."""
+    return part == state.note or (bool(state.resumed) and part == session_words(state))
+
+
+def facts(state: TurnState) -> list[str]:
+    """The head's parts: how it ended, model, time, rounds, tokens, session."""
     parts = [outcome(state), state.model]
     if state.seconds is not None:
         parts.append(duration(state.seconds))
@@ -102,16 +111,14 @@ def facts(state: TurnState, *, note: str = "") -> list[str]:
         parts.append(f"{about}{state.input_tokens:,} tokens in, {state.output_tokens:,} out")
     if state.cost:
         parts.append(f"${state.cost:.4f}")
-    if state.session_id:
-        parts.append(f"session {state.session_id}")
-    return [one_line(part, 120) for part in (*parts, note) if part]
+    return [one_line(part, 120) for part in (*parts, session_words(state), state.note) if part]
 
 
 def failure_words(state: TurnState) -> str:
     """Why it did not complete, as a sentence; empty if it did."""
-    if state.phase == "interrupted":
-        return state.failure_message or "The turn was interrupted."
-    return f"{state.failure_code}: {state.failure_message}" if state.phase == "failed" else ""
+    if state.phase not in ("interrupted", "failed"):
+        return ""
+    return state.failure_reason or f"It ended without saying how; {show_command(state)} shows what is known of it."
 
 
 def _shown(state: TurnState, budget: Budget) -> tuple[list[Call | Reply | Remark], int, list[Call | Reply | Remark]]:
@@ -138,13 +145,13 @@ def _cut_reply(text: str, limit: int, state: TurnState) -> tuple[str, str, str]:
     return balanced(head), gap, balanced(tail, dropped=text[: len(text) - len(tail)])
 
 
-def record_html(state: TurnState, budget: Budget, *, note: str = "") -> str:
+def record_html(state: TurnState, budget: Budget) -> str:
     """The HTML part. Reads well with and without its style sheet."""
     kind = {"completed": "ok", "failed": "bad", "interrupted": "ask"}.get(state.phase, "run")
     glyph = {"completed": "✓", "failed": "✕", "interrupted": "■"}.get(state.phase, "·")
-    first, rest = facts(state, note=note)[0], facts(state, note=note)[1:]
+    first, *rest = facts(state)
     head = "".join(
-        f'<span class="mxc-{"opt" if place else "main"}">{text_to_html(part)}</span> '
+        f'<span class="mxc-{"opt" if place and not is_news(state, part) else "main"}">{text_to_html(part)}</span> '
         for place, part in enumerate(rest)
     )
     before, omitted, after = _shown(state, budget)
@@ -178,9 +185,9 @@ def _item_html(item: Call | Reply | Remark, state: TurnState, budget: Budget) ->
     return f'<div class="mxc-text">{text}</div>'
 
 
-def record_markdown(state: TurnState, budget: Budget, *, note: str = "") -> str:
+def record_markdown(state: TurnState, budget: Budget) -> str:
     """The Markdown part: the replies, and one line a call."""
-    first, *rest = (escape_markdown(part) for part in facts(state, note=note))
+    first, *rest = (escape_markdown(part) for part in facts(state))
     blocks = [f"**agent turn {first}**" + "".join(f" · {part}" for part in rest)]
     before, omitted, after = _shown(state, budget)
     for item in (
@@ -212,9 +219,9 @@ def _call_line(call: Call) -> str:
     return f"{one_line(call.name, 60)} {title(call, 120)} ({notes})"
 
 
-def record_plain(state: TurnState, budget: Budget, *, note: str = "") -> str:
+def record_plain(state: TurnState, budget: Budget) -> str:
     """The short plain part."""
-    lines = [f"[agent turn {' · '.join(facts(state, note=note))}]"]
+    lines = [f"[agent turn {' · '.join(facts(state))}]"]
     calls = state.calls
     lines += [f"- {_call_line(call)}" for call in calls[-6:]]
     if len(calls) > 6:

@@ -11,7 +11,7 @@ from IPython.display import DisplayHandle, display
 from mxclaw_nb.protocol import Answer, Event, PermissionRequested, PermissionResolved, TurnHandle
 
 from .breaking import CallBroken
-from .folding import TurnState
+from .folding import TurnState, opening
 from .painter import Painter
 from .record import record
 
@@ -27,10 +27,9 @@ class StaticView:
     and the record is shown only when the turn has ended.
     """
 
-    def __init__(self, handle: TurnHandle, *, note: str = "", ask: Ask | None = None) -> None:
-        self.state = TurnState(session_id=handle.session_id, prompt=handle.prompt)
+    def __init__(self, handle: TurnHandle, state: TurnState | None = None, *, ask: Ask | None = None) -> None:
+        self.state = state or opening(handle)
         self._handle = handle
-        self._note = note
         self._ask = ask
         self._closed = False
         self._display: DisplayHandle | None = None
@@ -64,7 +63,7 @@ class StaticView:
             self._handle.answer(request.request_id, await ask(request))
 
     def _paint(self) -> None:
-        shown = record(self.state, note=self._note)
+        shown = record(self.state)
         if self._display is None:
             self._display = display(shown, raw=True, display_id=True)
         else:

@@ -38,10 +38,12 @@ min-width:0}
 .mxc-time{margin-left:auto;color:var(--mxc-dim);white-space:nowrap;font-size:12px;flex:none}
 .mxc-in{padding:0 8px 6px}
 .mxc.mxc pre,.mxc.mxc code{font-family:var(--jp-code-font-family,monospace);font-size:12px;color:inherit}
-.mxc.mxc pre{margin:4px 0;padding:6px 8px;max-height:18em;overflow:auto;white-space:pre-wrap;background:var(--mxc-soft);
+.mxc.mxc pre{margin:4px 0;padding:6px 8px;max-height:18em;overflow:auto;white-space:pre-wrap;
+word-break:normal;overflow-wrap:anywhere;background:var(--mxc-soft);
 border-radius:4px;line-height:1.4}
 .mxc.mxc pre code{background:none;padding:0}
 .mxc.mxc :not(pre)>code{background:var(--mxc-soft);padding:1px 4px;border-radius:3px}
+.mxc-args{padding:2px 0;font-size:13px}.mxc.mxc .mxc-args code{white-space:pre-wrap}
 .mxc-dim{color:var(--mxc-dim);font-size:12px}
 .mxc-warn{color:var(--mxc-ask)}.mxc-err{color:var(--mxc-bad)}
 .mxc-add,.mxc-del,.mxc-hunk{display:block;min-height:1.4em}
@@ -49,13 +51,19 @@ border-radius:4px;line-height:1.4}
 .mxc-esc{background:var(--mxc-bad);color:#fff;border-radius:2px;padding:0 2px}
 .mxc.mxc .mxc-text{padding:5px 0}.mxc.mxc .mxc-text>:first-child{margin-top:0}
 .mxc.mxc .mxc-text>:last-child{margin-bottom:0}
-.mxc.mxc :is(h1,h2,h3,h4,h5,h6){font-size:1.1em;margin:.8em 0 .3em;
+.mxc.mxc :is(h1,h2,h3,h4,h5,h6){font-size:1.1em;margin:.8em 0 .3em;line-height:1.4;
 font-weight:600}
 .mxc.mxc :is(p,ul,ol){margin:.4em 0}
+.mxc.mxc blockquote{margin:.4em 0;padding:0 0 0 10px;border:0;border-left:4px solid var(--mxc-line);color:inherit}
 .mxc.mxc table{
 width:max-content;max-width:100%;font-size:inherit;border-collapse:collapse;margin:.4em 0;display:block;
 overflow:auto}
-.mxc.mxc :is(th,td){border:1px solid var(--mxc-line);padding:2px 8px;text-align:left}
+.mxc.mxc :is(th,td){border:1px solid var(--mxc-line);padding:2px 8px;text-align:left;line-height:1.5;
+white-space:nowrap;overflow-wrap:break-word;max-width:48em}
+.mxc.mxc .mxc-long{white-space:normal;min-width:15em}
+.mxc.mxc :is(th,td)>code{display:inline-block;width:max-content;max-width:64ch;vertical-align:top;white-space:normal;
+overflow-wrap:anywhere}
+.mxc.mxc tbody tr:nth-child(even){background:var(--mxc-soft)}
 .mxc.mxc a{color:var(--jp-content-link-color,#0b6bcb)}
 .mxc-spin{display:inline-block;width:.8em;height:.8em;border:2px solid var(--mxc-run);border-right-color:transparent;
 border-radius:50%;animation:mxc-turn 1s linear infinite}
@@ -76,6 +84,9 @@ margin:2px;flex:0 0 auto;max-width:100%;white-space:normal;border:1px solid var(
 .mxc-live .jupyter-button:is(.mod-success,.mod-danger){border-color:transparent}
 .mxc-live .jupyter-button:focus-visible{outline:2px solid var(--jp-brand-color1,#1976d2);outline-offset:1px}
 .mxc-bar{background:var(--jp-layout-color2,#8881);align-items:center}
+.mxc-bar .widget-html-content{min-width:0}
+.mxc-aside{padding:0 10px 4px 34px}.mxc-end{display:flex;justify-content:flex-end;width:fit-content;max-width:100%;
+overflow:hidden;white-space:nowrap;font-style:italic}
 .mxc-asks{border-left:3px solid var(--jp-warn-color1,#b26a00);padding:4px 8px}
 .mxc-asks pre{max-height:20em}
 .mxc-stream{padding:4px 10px}.mxc-live .mxc-stream>.widget-html{flex:0 0 auto}

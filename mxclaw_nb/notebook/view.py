@@ -14,17 +14,17 @@ from collections.abc import Callable
 from IPython.display import DisplayHandle, display
 
 from mxclaw_nb.protocol import Answer, Event, PermissionRequested, ToolStarted, TurnHandle
-from mxclaw_nb.text import one_line
+from mxclaw_nb.text import last_words, one_line
 
 from .approvals import Question
 from .approvals_input import ask_by_input, question
 from .breaking import CallBroken
-from .cards import card_html, duration, running_html
+from .cards import card_html, duration, remark_html, running_html
 from .driver import call_blocking
-from .folding import Call, TurnState
+from .folding import Call, TurnState, opening
 from .markdown import balanced, escape_markdown, render_html
 from .painter import Painter
-from .record import record, show_command
+from .record import is_news, record, session_words, show_command
 from .styles import LIVE_STYLE
 from .untrusted import text_to_html
 from .widgets import Pulse, Widget, bundle, button, close_all, column, html, row
@@ -38,9 +38,12 @@ QUESTION_S = 3600.0
 CARDS = 30
 """How many calls are shown live; earlier ones are in the record."""
 _CARD_CHARACTERS = 4000
+_ASIDE_COLUMNS = 240
+"""How much of a notice is shown under the running line, and of the reasoning, whose end a narrow page shows."""
 
 _PHASES = {
-    "thinking": "waiting for the model",
+    "waiting": "waiting for the model",
+    "thinking": "thinking",
     "writing": "writing",
     "asking": "waiting for your answer",
     "running": "running a tool",
@@ -50,12 +53,13 @@ _PHASES = {
 class LiveView:
     """A protocol.TurnView made of widgets. Made on the turn's loop; ``on_close`` is told when it is gone."""
 
-    def __init__(self, handle: TurnHandle, *, note: str = "", on_close: Callable[[LiveView], None]) -> None:
-        self.state = TurnState(session_id=handle.session_id, prompt=handle.prompt)
+    def __init__(
+        self, handle: TurnHandle, state: TurnState | None = None, *, on_close: Callable[[LiveView], None]
+    ) -> None:
+        self.state = state or opening(handle)
         self.reattached = False
         self.final_html = ""
         self._handle = handle
-        self._note = note
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
         self._began = time.monotonic()
@@ -112,7 +116,7 @@ class LiveView:
             self._leave_record()
 
     def _leave_record(self) -> None:
-        final = record(self.state, note=self._note)
+        final = record(self.state)
         self.final_html = final["text/html"]
         try:
             self._display.update(final, raw=True)
@@ -212,9 +216,10 @@ class LiveView:
         ]
         if state.input_tokens or state.output_tokens:
             parts.append(f"{state.input_tokens:,} in, {state.output_tokens:,} out")
-        parts += [part for part in (state.model, f"session {state.session_id}", self._note) if part]
+        parts += [part for part in (state.model, session_words(state), state.note) if part]
         rest = "".join(
-            f'<span class="mxc-{"opt" if place > 1 else "main"}">{text_to_html(one_line(part, 80))}</span> '
+            f'<span class="mxc-{"opt" if place > 1 and not is_news(state, part) else "main"}">'
+            f"{text_to_html(one_line(part, 80))}</span> "
             for place, part in enumerate(parts)
         )
         icon = "?" if state.phase == "asking" else '<span class="mxc-spin"></span>'
@@ -223,8 +228,17 @@ class LiveView:
             self._line,
             f'<div class="mxc"><div class="mxc-head mxc-{kind}" style="background:none"><span>'
             f'<span class="mxc-i" aria-hidden="true">{icon}</span> <b role="status">{what}</b></span>'
-            f"{rest}</div></div>",
+            f"{rest}</div>{self._aside()}</div>",
         )
+
+    def _aside(self) -> str:
+        """Under the running line: what the model is waited for, or the end of what it thinks."""
+        if self.state.remark is not None:
+            return f'<div class="mxc-aside" role="status">{remark_html(self.state.remark, _ASIDE_COLUMNS)}</div>'
+        if self.state.phase != "thinking":
+            return ""
+        thought = text_to_html(last_words(self.state.reasoning_tail, _ASIDE_COLUMNS))
+        return f'<div class="mxc-aside mxc-end mxc-dim"><span>{thought}</span></div>'
 
     def _paint_questions(self) -> None:
         pending = self._pending_ids()

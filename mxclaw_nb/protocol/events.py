@@ -159,6 +159,16 @@ class TurnFailedEvent(EventBase):
     message: str
     retry_after: float | None = None
 
+    @property
+    def outcome(self) -> Literal["interrupted", "failed"]:
+        """How every screen calls this ending, in one word."""
+        return "interrupted" if self.code == "cancelled" else "failed"
+
+    @property
+    def reason(self) -> str:
+        """The sentence that every screen shows with that word: for a failure its code goes before it."""
+        return self.message if self.outcome == "interrupted" else f"{self.code}: {self.message}"
+
 
 Event = (
     TurnStarted

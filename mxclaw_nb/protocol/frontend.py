@@ -17,7 +17,8 @@ Level = Literal["info", "success", "warning", "error"]
 class TurnHandle:
     """What a view may do to the turn that it shows. Both callables are thread-safe and return at once.
 
-    ``max_iterations`` is the turn's bound of rounds, None if the view need not show it.
+    ``max_iterations`` is the turn's bound of rounds, None if the view need not show it. ``earlier_messages`` counts
+    what the session held before this turn.
     """
 
     session_id: str
@@ -26,6 +27,7 @@ class TurnHandle:
     stop: Callable[[], None]
     workspace: str = ""
     max_iterations: int | None = None
+    earlier_messages: int = 0
 
 
 class TurnView(Protocol):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.text import Text
 
-from ..protocol import ToolCompleted, ToolOutput, ToolStarted
-from ..text import ControlStripper, escape_invisible, fit, one_line, plain
+from ..protocol import ToolCompleted, ToolOutput, ToolStarted, WireToolCall
+from ..text import ControlStripper, escape_invisible, fit, named_values, one_line, plain
 from .console import Glyphs
 
 HEAD_LINES, TAIL_LINES = 10, 5
 RESULT_LINES = 6
+ARGUMENTS, ARGUMENT_LINES = 8, 6
 _LONGEST_LINE = 4096
 
 
@@ -41,6 +43,11 @@ class ToolCards:
         self._console = console
         self._glyphs = glyphs
         self._live: dict[str, _LiveOutput] = {}
+        self._announced: dict[str, str] = {}
+
+    def announced(self, calls: Iterable[WireToolCall]) -> None:
+        """The model asked for these. Those that are refused before they start are shown with their arguments."""
+        self._announced.update((call.id, call.arguments) for call in calls)
 
     def started(self, event: ToolStarted) -> None:
         line = Text.assemble((f"{self._glyphs.call} ", "cyan"), (_name(event.name), "bold"))
@@ -49,6 +56,7 @@ class ToolCards:
             line.append(f"  {one_line(_without_name(event.summary, event.name), room)}")
         self._print(line)
         self._live[event.call_id] = _LiveOutput()
+        self._announced.pop(event.call_id, None)
 
     def output(self, event: ToolOutput) -> None:
         live = self._live.setdefault(event.call_id, _LiveOutput())
@@ -59,6 +67,7 @@ class ToolCards:
         if live is not None:
             self._finish(live)
         self._print(self._outcome(event, named=live is None or bool(self._live)))
+        self._arguments(self._announced.pop(event.call_id, ""))
         seen = live is not None and (live.shown or live.hidden)
         if event.status != "ok" and not seen:
             self._result(event.result)
@@ -82,6 +91,19 @@ class ToolCards:
             self._dim_line(f"{self._glyphs.dots} {left_out:,} lines not shown {self._glyphs.dots}")
         for line in live.tail:
             self._dim_line(line)
+
+    def _arguments(self, arguments: str) -> None:
+        """A name and its value a line, of a long value the first lines."""
+        named = named_values(arguments)
+        for name, value in named[:ARGUMENTS]:
+            lines = value.rstrip("\n").split("\n")
+            label = f"{one_line(name, 40)}: " if name else ""
+            for number, line in enumerate(lines[:ARGUMENT_LINES]):
+                self._dim_line((label if number == 0 else "  ") + escape_invisible(line[:_LONGEST_LINE]))
+            if len(lines) > ARGUMENT_LINES:
+                self._dim_line(f"  {self._glyphs.dots} {len(lines) - ARGUMENT_LINES:,} more lines")
+        if len(named) > ARGUMENTS:
+            self._dim_line(f"{self._glyphs.dots} {len(named) - ARGUMENTS:,} more arguments")
 
     def _result(self, result: str) -> None:
         lines = plain(result).strip().split("\n")

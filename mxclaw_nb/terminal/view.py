@@ -130,12 +130,12 @@ class TerminalTurnView:
                 self._begin("notice")
                 self._line(plain(event.text), _LEVELS[event.level])
             case TurnCompleted():
-                self._end("")
+                self._end("completed")
                 if self._final is not None and event.text:
                     text = plain(event.text)
                     self._final.write(text if text.endswith("\n") else text + "\n")
             case TurnFailedEvent():
-                self._end("" if self._handle is not None else f"{event.code}: {event.message}")
+                self._end(event.outcome, event.reason)
 
     # -- blocks
 
@@ -149,13 +149,16 @@ class TerminalTurnView:
     def _line(self, text: str, style: str) -> None:
         self._console.print(Text(text, style))
 
-    def _end(self, failure: str) -> None:
+    def _end(self, outcome: str, reason: str = "") -> None:
+        """The last lines. Of a running turn whoever started it says how it ended; a record says it itself."""
         facts = self._usage.facts()
+        self._begin("end")
         if self._handle is not None:
             facts.append(duration(time.monotonic() - self._started))
-        self._begin("end")
-        if failure:
-            self._line(plain(failure), "red")
+        else:
+            facts.insert(0, outcome)
+            if reason:
+                self._line(plain(reason), "red")
         self._line(f" {self._glyphs.dot} ".join(facts), "dim")
 
     # -- streamed text
@@ -177,6 +180,7 @@ class TerminalTurnView:
         if self._final is None and shown < len(event.text):  # a record keeps no deltas of finished messages
             self._delta(event.message_id, "text", event.text[shown:])
         self._end_stream()
+        self._cards.announced(event.tool_calls)
         if self._final is not None and event.tool_calls and event.text:
             self._begin("text")
             self._line(plain(event.text), "dim")

@@ -34,6 +34,17 @@ def fit(text: str, width: int) -> str:
     return text
 
 
+def last_words(text: str, width: int = 100) -> str:
+    """The end of the text as one line of at most ``width`` columns; an ellipsis stands for what went before."""
+    flat = escape_invisible(" ".join(text[-width * 8 :].split()))
+    if len(text) <= width * 8 and text_width(flat) <= width:
+        return flat
+    used, start = 1, len(flat)
+    while start > 0 and (used := used + column_width(flat[start - 1])) <= width:
+        start -= 1
+    return f"…{flat[start:].lstrip()}"
+
+
 def one_line(text: str, width: int = 100) -> str:
     """The text as one line of at most ``width`` columns, what is invisible escaped and runs of blanks closed."""
     return fit(escape_invisible(re.sub(r"\s+", " ", text[: width * 8]).strip()), width)

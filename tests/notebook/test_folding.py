@@ -28,7 +28,7 @@ def test_phases_follow_the_turn() -> None:
     ):  # fmt: skip
         state.apply(event)
         seen.append(state.phase)
-    assert seen == ["thinking", "writing", "thinking", "asking", "thinking", "running", "thinking", "completed"]
+    assert seen == ["waiting", "writing", "waiting", "asking", "waiting", "running", "waiting", "completed"]
 
 
 def test_the_same_call_id_in_a_later_reply_is_another_call() -> None:
