@@ -13,6 +13,7 @@ from tests.end_to_end.harness import Browser, FrontendName, JupyterServer, Noteb
 SCREENSHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
 
 
+@pytest.hookimpl(tryfirst=True)  # before the workers read the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What shares the servers or the peer stays in one worker, one after the other: their pages would disturb it."""
     for item in items:
