@@ -57,7 +57,7 @@ def _json_or(text: str, otherwise: object) -> object:
         value: object = from_json(text)
     except ValueError:
         return otherwise
-    return value if isinstance(value, int | float | str | list) else otherwise
+    return value if isinstance(value, int | float | str | list) and not isinstance(value, bool) else otherwise
 
 
 def _shown(value: object) -> str:

@@ -80,28 +80,13 @@ def test_a_prefix_serves_where_it_is_clear_and_is_refused_where_it_is_not(mxclaw
     assert mxclaw.run("run", "--session", unique, "x").status == 0
 
 
-def test_commands_that_need_a_place_or_a_name_say_so(mxclaw: Mxclaw) -> None:
-    for words, status in {
-        ("session", "show"): 1,
-        ("session", "use", "s-x"): 2,
-        ("session", "delete"): 2,
-        ("session", "rename", "title"): 1,
-        ("session", "fork"): 1,
-        ("session", "search"): 2,
-        ("session", "nosuch"): 2,
-        ("stop",): 1,
-        ("approve",): 2,
-        ("nosuch",): 2,
-        ("panel",): 2,
-        ("set", "nosuch", "1"): 2,
-        ("set", "max_iterations", "-1"): 2,
-        ("set", "idle_timeout_s", "nan"): 2,
-        ("set", "connect_timeout_s", "inf"): 2,
-    }.items():
+def test_refusals_and_help_look_right_from_outside(mxclaw: Mxclaw) -> None:
+    """Every wrong word is tried in tests/commands."""
+    for words, status in {("session", "show"): 1, ("session", "nosuch"): 2, ("approve",): 2}.items():
         done = mxclaw.run(*words)
         assert done.status == status, (words, done)
         assert done.errors.count("\n") == 1 and ": " in done.errors, done.errors
-    for words in ((), ("--help",), ("run", "--help"), ("session", "--help"), ("--version",)):
+    for words in ((), ("run", "--help"), ("--version",)):
         done = mxclaw.run(*words)
         assert done.status == 0 and done.out and not done.err
 
