@@ -42,7 +42,7 @@ def question_html(request: PermissionRequested) -> str:
     return (
         f'<div class="mxc" role="alert"><div class="mxc-ask"><span class="mxc-i" aria-hidden="true">?</span> '
         f'<b>Allow <span class="mxc-name">{text_to_html(one_line(request.name, 60))}</span>?</b> '
-        f'{summary} <span class="mxc-time">{count}</span></div>{shown}{warning}'
+        f'{summary} <span class="mxc-dim">{count}</span></div>{shown}{warning}'
         f'<div class="mxc-dim">{text_to_html(one_line(request.reason, 300))}</div></div>'
     )
 

@@ -177,6 +177,28 @@ def test_the_rehearsal_works_beside_a_damaged_configuration(typed: Typed) -> Non
     typed(scenario)
 
 
+def test_a_rehearsal_that_does_not_run_starts_with_the_next_turn_and_says_so(typed: Typed) -> None:
+    async def scenario(call: Call, screen: Screen) -> None:
+        await run_line(call, "rehearse")
+        call.app.directory.close()  # as after a restart of the kernel
+        for line, words in (("", "(starts with the next turn)"), ("doctor", " starts with the next turn")):
+            screen.said.clear()
+            await run_line(call, line)
+            assert words in html.unescape(screen.text).replace("\\", "")
+            assert "not ready" not in screen.text and "rehearse`" not in screen.text
+        outcome = await run_turn(call, TurnRequest("look around this folder", mode="plan"))
+        assert outcome.failure is None
+        assert screen.handles[-1].earlier_messages == 0
+        await run_turn(call, TurnRequest("look around this folder", mode="plan"))
+        session = await call.current_session()
+        assert session is not None and 0 < screen.handles[-1].earlier_messages < session.message_count
+        screen.said.clear()
+        await run_line(call, "")
+        assert "starts with" not in screen.text
+
+    typed(scenario)
+
+
 def test_a_configuration_written_after_a_refusal_is_used_in_the_same_kernel(typed: Typed) -> None:
     async def scenario(call: Call, screen: Screen) -> None:
         for request in (TurnRequest("hello"), TurnRequest("hello", model="mine/x")):

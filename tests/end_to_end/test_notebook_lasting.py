@@ -192,4 +192,8 @@ def test_a_notebook_goes_on_with_its_session_when_it_is_reopened(
     page.restart()
     page.run_all().wait()
     page.wait_for_text("Reply 1.")
+    assert "resumed, 3 messages" in page.output_text(1)
+    page.execute(1)
+    page.wait_for_text("Reply 2.")
+    assert "resumed" not in page.output_text(1)
     assert [message.role for message in agent.server.requests[1].messages] == ["system", "user", "assistant", "user"]

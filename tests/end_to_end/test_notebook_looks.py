@@ -60,6 +60,45 @@ CONTRAST = """() => {
   return worst }"""
 
 
+BROKEN_WORDS = """i => {
+  const table = document.querySelectorAll('.jp-CodeCell')[i].querySelector('.jp-Cell-outputWrapper table');
+  const walker = document.createTreeWalker(table, NodeFilter.SHOW_TEXT), broken = [];
+  for (let node = walker.nextNode(); node; node = walker.nextNode())
+      for (const word of node.data.matchAll(/\\w+/g)) {
+          const range = document.createRange();
+          range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
+          if (range.getClientRects().length > 1) broken.push(word[0]) }
+  return broken }"""
+TABLE_OVERFLOW = """i => {
+  const out = document.querySelectorAll('.jp-CodeCell')[i].querySelector('.jp-OutputArea-output');
+  const table = out.querySelector('table');
+  return [out.scrollWidth - out.clientWidth, table.scrollWidth - table.clientWidth] }"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_tables_of_commands_are_whole_on_a_narrow_page(
+    open_notebook: OpenNotebook, scripted: ScriptedAgent, frontend: FrontendName, theme: str
+) -> None:
+    agent = scripted(sequence(say("Hello.")))
+    title = "A longer title of a session about prices 价格"
+    lines = ["settings", "doctor", "session list", ""]
+    page = open_notebook([agent.setup, f"%mxclaw session new {title}", *(f"%mxclaw {line}" for line in lines)])
+    page.run_all().wait()
+    if frontend == "lab":
+        page.command("application:toggle-left-area")
+    page.theme(theme)  # type: ignore[arg-type]
+    for width in (400, 620):
+        page.resize(width, 800)
+        for index, line in enumerate(lines, 2):
+            page.scroll_to(index)
+            name = line.replace(" ", "-") or "where"
+            page.screenshot(SCREENSHOTS / f"{frontend}-table-{name}-{theme}-{width}.png")
+            assert page.evaluate(BROKEN_WORDS, index) == [], f"%mxclaw {line} at {width} pixels"
+            outside, inside = page.evaluate(TABLE_OVERFLOW, index)
+            assert outside <= 1, f"%mxclaw {line} does not scroll in its own box at {width} pixels"
+            assert inside > 0 or width > 400, "the narrow page is too wide to show anything"
+
+
 def test_the_looks(
     open_notebook: OpenNotebook, scripted: ScriptedAgent, server: JupyterServer, frontend: FrontendName
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mxclaw_nb.providers.rehearsal import call, calls, say, sequence
+from mxclaw_nb.providers.rehearsal import HttpError, call, calls, say, sequence
 from tests.end_to_end.agents import (
     MODELS,
     ScriptedAgent,
@@ -212,7 +212,8 @@ def test_an_interrupt_ends_it_at_once(
     error = page.outputs(1)[-1]
     assert error["ename"] == "TurnInterrupted"
     assert len(error["traceback"]) == 1 and "interrupted" in error["traceback"][0]
-    assert "interrupted" in page.output_text(1)
+    assert page.output_text(1).count("ended early") == 1
+    assert "cancelled" not in page.output_text(1)
     page.execute(2)
     assert "the kernel is fine" in page.output_text(2)
     assert page.kernel_value(MODELS) == "0"
@@ -248,6 +249,25 @@ def test_a_failed_turn_stops_run_all_with_one_line(open_notebook: OpenNotebook, 
     assert error["ename"] == "TurnFailed"
     assert len(error["traceback"]) == 1 and "max_iterations" in error["traceback"][0]
     assert page.output_text(2).strip() == ""
+
+
+def test_a_retry_is_seen_while_it_waits_and_a_failure_is_said_once(
+    open_notebook: OpenNotebook, scripted: ScriptedAgent
+) -> None:
+    agent = scripted(
+        lambda request: (
+            HttpError(500, "overloaded", headers={"retry-after": "2"}) if request.number == 0 else HttpError(400, "no")
+        )
+    )
+    page = open_notebook([agent.setup, TURN])
+    page.execute(0)
+    run = page.run_cell(1)
+    page.wait_for_text("trying again in", cell=1)
+    assert not run.done and "Stop" in page.visible_buttons()
+    run.wait()
+    shown = page.output_text(1)
+    assert shown.count("(status 400)") == 1
+    assert page.outputs(1)[-1]["ename"] == "TurnFailed" and "(status 400)" in page.outputs(1)[-1]["evalue"]
 
 
 def test_the_prompt_arrives_byte_for_byte(open_notebook: OpenNotebook, scripted: ScriptedAgent) -> None:

@@ -17,6 +17,7 @@ from mxclaw_nb.protocol import (
     Notice,
     PermissionRequested,
     PermissionResolved,
+    ReasoningDeltaEvent,
     ToolCompleted,
     ToolOutput,
     ToolStarted,
@@ -52,6 +53,9 @@ class Told:
 
     def delta(self, text: str, message: str = "m-1") -> Event:
         return self._add(MessageDelta.model_validate({**self._base(), "message_id": message, "delta": text}))
+
+    def thought(self, text: str, message: str = "m-1") -> Event:
+        return self._add(ReasoningDeltaEvent.model_validate({**self._base(), "message_id": message, "delta": text}))
 
     def message(self, text: str = "", calls: tuple[WireToolCall, ...] = (), message: str = "m-1") -> Event:
         data = {**self._base(), "message_id": message, "text": text, "tool_calls": calls, "finish_reason": "stop"}

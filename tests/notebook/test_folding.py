@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mxclaw_nb.notebook.folding import TAIL_CHARACTERS, Call, Remark, Reply, TurnState, fold
+from mxclaw_nb.notebook.folding import REASONING_CHARACTERS, TAIL_CHARACTERS, Call, Remark, Reply, TurnState, fold
 from mxclaw_nb.protocol import Event
 from tests.notebook.events import Told, a_whole_turn, call
 
@@ -29,6 +30,45 @@ def test_phases_follow_the_turn() -> None:
         state.apply(event)
         seen.append(state.phase)
     assert seen == ["waiting", "writing", "waiting", "asking", "waiting", "running", "waiting", "completed"]
+
+
+def test_a_model_that_only_reasons_is_thinking_until_it_writes() -> None:
+    state, told = TurnState(), Told()
+    seen = []
+    for event in (
+        told.started(), told.thought("Let me "), told.thought("see."), told.delta("x"), told.thought("Hm."),
+        told.message("x"), told.thought("Next."),
+    ):  # fmt: skip
+        state.apply(event)
+        seen.append((state.phase, state.reasoning_tail))
+    assert seen == [
+        ("waiting", ""), ("thinking", "Let me "), ("thinking", "Let me see."), ("writing", "Let me see."),
+        ("writing", "Let me see.Hm."), ("waiting", ""), ("thinking", "Next."),
+    ]  # fmt: skip
+
+
+def test_of_reasoning_without_end_only_the_end_is_kept() -> None:
+    told = Told()
+    for number in range(3000):
+        told.thought(f"{number:05d} ")
+    state = fold(told.events)
+    assert len(state.reasoning_tail) == REASONING_CHARACTERS
+    assert state.reasoning_tail.endswith("02999 ")
+
+
+@pytest.mark.parametrize("after", ["notice", "delta", "thought", "message", "asked", "tool_started", "tool_completed"])
+def test_the_newest_notice_stands_until_something_comes(after: str) -> None:
+    told = Told()
+    told.started()
+    told.notice("try 2 of 4")
+    told.usage()
+    told.notice("try 3 of 4")
+    state = fold(told.events)
+    assert state.remark is not None and state.remark.text == "try 3 of 4"
+    happen = getattr(told, after)
+    state.apply(happen("more") if after in ("notice", "delta", "thought") else happen())
+    assert (state.remark is None) is (after != "notice")
+    assert state.items[:2] == [Remark("warning", "try 2 of 4"), Remark("warning", "try 3 of 4")]
 
 
 def test_the_same_call_id_in_a_later_reply_is_another_call() -> None:

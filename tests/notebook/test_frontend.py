@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -45,6 +46,25 @@ def test_where_no_input_is_taken_no_widget_is_made_and_only_the_record_is_shown(
     asyncio.run(main())
     assert len(displays.everything) == 1
     assert set(displays.last) == {"text/html", "text/markdown", "text/plain"}
+
+
+def test_the_first_turn_of_a_kernel_in_a_session_that_has_some_says_so_once(
+    desk: Desk, displays: Displays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frontend_module, "_repeats", {})
+
+    async def main() -> None:
+        for session, earlier, resumed in (
+            ("s-1", 12, True), ("s-1", 14, False), ("s-2", 0, False), ("s-2", 4, False), ("s-1", 16, False),
+        ):  # fmt: skip
+            handle = replace(desk.handle(), session_id=session, earlier_messages=earlier)
+            view = kernel(allow_stdin=False).open_turn(handle)
+            view.on_event(Told().started())
+            await view.close()
+            assert (f"session {session} resumed, {earlier} messages" in displays.last["text/plain"]) is resumed
+            assert ("resumed" in displays.last["text/html"]) is resumed
+
+    asyncio.run(main())
 
 
 def test_on_an_old_kernel_it_says_so_once_and_asks_by_input(

@@ -13,6 +13,25 @@ from mxclaw_nb.notebook.formulas import is_safe_formula
 from mxclaw_nb.notebook.markdown import balanced, escape_markdown, is_safe_link, render_html, safe_markdown
 from tests.notebook.pages import harmless
 
+
+@pytest.mark.parametrize(
+    ("cell", "long"),
+    [
+        ("s-1234567890", False),
+        ("价格" * 4, False),
+        ("价格" * 6, True),
+        ("a sentence of several words", True),
+        ("", False),
+    ],
+)
+def test_long_cells_of_a_table_are_told_from_short_ones(cell: str, long: bool) -> None:
+    shown = render_html(f"| a | b |\n|---|--:|\n| x | {cell} |\n")
+    page = harmless(shown)
+    classes = [attributes.get("class", "") for tag, attributes in page.elements if tag == "td"]
+    assert classes == ["", "mxc-long" if long else ""]
+    assert shown.count("text-align:right") == 2
+
+
 HOSTILE = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",

@@ -50,6 +50,41 @@ def test_a_turn_that_did_not_complete_says_why(code: str, message: str, words: s
     assert message in harmless(shown["text/html"], ours=STYLE).text
 
 
+ENDINGS = [("cancelled", "The turn ended early."), ("provider_error", "Provider mine refused (status 500).")]
+
+
+@pytest.mark.parametrize(("code", "message"), ENDINGS)
+def test_how_and_why_it_ended_is_said_once(code: str, message: str) -> None:
+    told = Told()
+    told.started()
+    told.failed(code, message)  # type: ignore[arg-type]
+    shown = record(fold(told.events))
+    text = Page(shown["text/html"].removeprefix(STYLE)).text
+    assert text.count(message) == 1
+    assert "cancelled" not in text
+    word = "interrupted" if code == "cancelled" else "failed"
+    assert text.count(word) == 1
+    for form in shown.values():
+        assert form.replace("\\", "").count(message) == 1
+
+
+def test_a_turn_that_broke_off_without_an_end_says_where_to_look() -> None:
+    state = fold(a_whole_turn().events[:3])
+    state.end("interrupted")
+    assert "%mxclaw show t-0987654321" in Page(record(state)["text/html"]).text
+
+
+@pytest.mark.parametrize(("messages", "words"), [(0, ""), (1, "resumed, 1 message"), (1200, "resumed, 1,200 messages")])
+def test_a_session_that_was_taken_up_again_is_named_with_that(messages: int, words: str) -> None:
+    state = fold(a_whole_turn().events)
+    state.resumed = messages
+    shown = record(state)
+    assert f"session s-1234567890 {words}".strip() in shown["text/plain"]
+    assert ("resumed" in shown["text/html"]) is bool(messages)
+    # The narrowest page hides what is optional; this is not.
+    assert f'<span class="mxc-{"main" if messages else "opt"}">session s-1234567890' in shown["text/html"]
+
+
 def _monsters() -> dict[str, Told]:
     long_reply = a_whole_turn('A line of a reply with "quotes" and \\ and <tags>.\n' * 5000)
     chinese = a_whole_turn("这是一个很长的回答。" * 20_000)

@@ -149,6 +149,44 @@ def test_a_question_refreshes_the_fallback_which_never_claims_to_run(desk: Desk,
     live(desk, scenario)
 
 
+def test_a_retry_is_seen_under_the_running_line_until_text_comes(desk: Desk, displays: Displays) -> None:
+    async def scenario(view: LiveView) -> None:
+        told = Told()
+        view.on_event(told.started())
+        for number in (2, 3):
+            view.on_event(told.notice(f"The provider answered 500 <b>; trying again in {number} s."))
+        await painted(view)
+        assert "500 &lt;b&gt;; trying again in 3 s." in view._line.value and "in 2 s" not in view._line.value
+        assert "waiting for the model" in view._line.value
+        view.on_event(told.notice("x " * 50_000))
+        await painted(view)
+        assert len(view._line.value) < 1500
+        view.on_event(told.delta("At last."))
+        await painted(view)
+        assert "x x" not in view._line.value and "writing" in view._line.value
+
+    live(desk, scenario)
+    assert "trying again in 2 s." in displays.last["text/html"], "the record has them all"
+
+
+def test_while_a_model_only_reasons_the_end_of_it_is_one_line(desk: Desk, displays: Displays) -> None:
+    async def scenario(view: LiveView) -> None:
+        told = Told()
+        view.on_event(told.started())
+        for number in range(2000):
+            view.on_event(told.thought(f"step\n{number} <i> "))
+        await painted(view)
+        assert ">thinking<" in view._line.value
+        assert "step 1999 &lt;i&gt;" in view._line.value and "step 1800 " not in view._line.value
+        assert len(view._line.value) < 1500
+        view.on_event(told.delta("Now."))
+        await painted(view)
+        assert "step" not in view._line.value
+
+    live(desk, scenario)
+    assert "step" not in displays.last["text/html"]
+
+
 @pytest.mark.parametrize(
     ("name", "answer"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -11,7 +12,19 @@ from collections.abc import Callable
 
 import pytest
 
-from mxclaw_nb.protocol import MessageCompleted, MessageDelta, TurnFailedEvent, TurnStarted
+from mxclaw_nb.protocol import (
+    Event,
+    MessageCompleted,
+    MessageDelta,
+    ToolCompleted,
+    ToolStarted,
+    ToolStatus,
+    TurnCompleted,
+    TurnFailedEvent,
+    TurnStarted,
+    UsageEvent,
+    WireToolCall,
+)
 from mxclaw_nb.terminal import TerminalFrontend
 from tests.terminal.conftest import SCENES
 from tests.terminal.scenes import BASE
@@ -134,7 +147,60 @@ def test_a_record_says_what_was_asked_and_how_it_failed(capfd: pytest.CaptureFix
     )
     shown = capfd.readouterr().out
     assert shown.index("do it") < shown.index("Only the whole text is kept.") < shown.index("cut off here")
-    assert "stream_interrupted: The stream broke." in shown
+    assert shown.index("stream_interrupted: The stream broke.") < shown.index("failed")
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (TurnCompleted(**BASE, text="Done."), "completed · 10 in · 2 out\n"),
+        (TurnFailedEvent(**BASE, code="cancelled", message="It ended early."), "It ended early.\ninterrupted · 10 in"),
+        (TurnFailedEvent(**BASE, code="timeout", message="Too late."), "timeout: Too late.\nfailed · 10 in"),
+    ],
+    ids=["completed", "interrupted", "failed"],
+)
+def test_a_record_calls_its_ending_what_the_notebook_calls_it(
+    capfd: pytest.CaptureFixture[str], last: Event, words: str
+) -> None:
+    TerminalFrontend().show_record([UsageEvent(**BASE, input_tokens=10, output_tokens=2), last])
+    shown = capfd.readouterr().out
+    assert words in shown and "cancelled" not in shown
+
+
+def _refused(status: ToolStatus, arguments: str) -> list[Event]:
+    asked = WireToolCall(id="c-1", name="write_file", arguments=arguments)
+    return [
+        MessageCompleted(**BASE, message_id="m-1", text="", tool_calls=(asked,)),
+        ToolCompleted(**BASE, call_id="c-1", name="write_file", status=status, result="The reason."),
+    ]
+
+
+@pytest.mark.parametrize("status", ["denied", "duplicate", "invalid", "interrupted"])
+def test_a_call_that_never_started_shows_what_it_would_have_done(
+    capfd: pytest.CaptureFixture[str], status: ToolStatus
+) -> None:
+    content = "one\n" * 20 + "\u202e\x1b[31m"
+    TerminalFrontend().show_record(_refused(status, json.dumps({"path": "a.py", "content": content, "n": 3})))
+    shown = capfd.readouterr().out
+    assert [line.strip(" │") for line in shown.split("\n")] == [
+        f"✗ write_file · {status}", "path: a.py", "content: one", *["one"] * 5, "… 15 more lines", "n: 3",
+        "The reason.", "",
+    ]  # fmt: skip
+    assert "\x1b" not in shown and "\u202e" not in shown
+
+
+def test_arguments_without_end_are_bounded(capfd: pytest.CaptureFixture[str]) -> None:
+    TerminalFrontend().show_record(_refused("denied", json.dumps({f"n{number}": "x" * 9999 for number in range(999)})))
+    shown = capfd.readouterr().out
+    assert "991 more arguments" in shown
+    assert max(map(len, shown.split("\n"))) <= 120
+
+
+def test_a_call_that_ran_does_not_show_its_arguments_again(capfd: pytest.CaptureFixture[str]) -> None:
+    asked, ended = _refused("error", '{"path": "a.py"}')
+    started = ToolStarted(**BASE, call_id="c-1", name="write_file", arguments="{}", summary="a.py (new)")
+    TerminalFrontend().show_record([asked, started, ended])
+    assert "path:" not in capfd.readouterr().out
 
 
 def test_deltas_that_were_coalesced_away_are_made_good_by_the_whole_message(capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mxclaw_nb.text import ControlStripper, escape_invisible, fit, one_line, plain, text_width
+from mxclaw_nb.text import (
+    ControlStripper,
+    escape_invisible,
+    fit,
+    last_words,
+    named_values,
+    one_line,
+    plain,
+    text_width,
+)
 
 HOSTILE = [
     ("\x1b[31mred\x1b[0m", "red"),
@@ -78,3 +87,46 @@ def test_chinese_is_cut_at_its_width() -> None:
     assert fit("数据分析报告", 7) == "数据分…"
     assert fit("数据分析", 8) == "数据分析"
     assert one_line("first\nsecond\t third") == "first second third"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("short", 10, "short"),
+        ("", 10, ""),
+        ("one\n two   three", 40, "one two three"),
+        ("one two three", 10, "…two three"),
+        ("价格价格价格", 7, "…格价格"),
+        ("x" * 1000, 5, "…xxxx"),
+        ("a\u202eb", 20, "a⟨U+202E⟩b"),
+    ],
+)
+def test_the_last_words_are_the_end_of_a_text(text: str, width: int, shown: str) -> None:
+    assert last_words(text, width) == shown
+
+
+@given(st.text(), st.integers(2, 60))
+def test_the_last_words_are_one_line_that_fits(text: str, width: int) -> None:
+    shown = last_words(text, width)
+    assert text_width(shown) <= width and "\n" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (
+            '{"a": "x", "b": 1, "c": null, "d": {"e": "价"}}',
+            [("a", "x"), ("b", "1"), ("c", "null"), ("d", '{"e": "价"}')],
+        ),
+        ("{}", []),
+        ("  ", []),
+        ("[1]", [("", "[1]")]),
+        ('{"a": ', [("", '{"a": ')]),
+        ("[" * 100_000, [("", "[" * 100_000)]),
+        ('{"a": ' * 100_000, [("", '{"a": ' * 100_000)]),
+        ("9" * 10_000, [("", "9" * 10_000)]),
+    ],
+    ids=["an object", "empty", "blank", "a list", "broken", "deep", "deep objects", "a long number"],
+)
+def test_arguments_come_as_names_and_values(arguments: str, named: list[tuple[str, str]]) -> None:
+    assert named_values(arguments) == named
