@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mxclaw_nb.app import App
 from mxclaw_nb.protocol import Frontend, NotFound, Session, SessionChanges, UsageError
+from mxclaw_nb.text import encodable
 
 
 @dataclass
@@ -57,6 +58,8 @@ class Call:
         workspace = self.place.workspace
         if not workspace.is_dir():
             raise UsageError(f"The folder to work in, {workspace}, does not exist. Start in another one.")
+        if encodable(str(workspace)) != str(workspace):
+            raise UsageError(f"The name of {workspace} is not UTF-8, which no model can be told. Rename the folder.")
         if workspace.resolve().is_relative_to(self.app.home):
             raise UsageError(f"{workspace} lies in mxclaw's own home, where no agent may work. Start in another one.")
         session = await self.app.store.create_session(

@@ -6,10 +6,12 @@ know, and so do we when we read them back.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticSerializationError
 
 from .messages import ToolStatus
 from .permissions import Choice
@@ -191,8 +193,21 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator=
 
 
 def event_to_json(event: Event) -> str:
-    """The event in the wire format, one line."""
-    return event.model_dump_json()
+    """The event in the wire format: one line that UTF-8 can carry, lone halves of surrogate pairs as U+FFFD."""
+    try:
+        return event.__pydantic_serializer__.to_json(event).decode()
+    except (PydanticSerializationError, UnicodeEncodeError):
+        return json.dumps(_encodable(event.model_dump(by_alias=True)), ensure_ascii=False)
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {name: _encodable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    return value
 
 
 def event_from_json(data: str | bytes) -> Event:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
 
 from mxclaw_nb.protocol import (
     Event,
@@ -19,6 +17,7 @@ from mxclaw_nb.protocol import (
     ToolOutput,
     UsageEvent,
     event_from_json,
+    event_to_json,
 )
 from mxclaw_nb.text import encodable
 
@@ -54,24 +53,6 @@ def source_finished_by(event: Event) -> str | None:
     return event.call_id if isinstance(event, ToolCompleted) else None
 
 
-def wire_line(event: Event) -> str:
-    """The event in the wire format, as one line that UTF-8 can carry."""
-    try:
-        return event.__pydantic_serializer__.to_json(event).decode()
-    except (PydanticSerializationError, UnicodeEncodeError):  # half of a surrogate pair
-        return json.dumps(_cleaned(event.model_dump(by_alias=True)), ensure_ascii=False)
-
-
-def _cleaned(value: object) -> object:
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {key: _cleaned(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_cleaned(item) for item in value]
-    return value
-
-
 def encode(events: Iterable[Event]) -> Encoded:
     """Encode events that are in order of their numbers: neighbouring deltas share a row, others have their own."""
     encoded = Encoded()
@@ -85,7 +66,7 @@ def encode(events: Iterable[Event]) -> Encoded:
             lines, size = [], 0
 
     for event in events:
-        line = wire_line(event)
+        line = event_to_json(event)
         source = source_of_delta(event) if type(event) in _DELTAS else None
         if source is None:
             end_run()
@@ -117,7 +98,7 @@ def record(connection: sqlite3.Connection, no: int, event: Event, model: str | N
     if isinstance(event, ToolCompleted):
         connection.execute(
             "INSERT OR REPLACE INTO finished_calls (session, turn_id, call_id, body) VALUES (?, ?, ?, ?)",
-            (no, encodable(event.turn_id), encodable(event.call_id), wire_line(event)),
+            (no, encodable(event.turn_id), encodable(event.call_id), event_to_json(event)),
         )
     elif isinstance(event, UsageEvent):
         added = connection.execute(

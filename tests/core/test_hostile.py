@@ -134,3 +134,13 @@ def test_whatever_a_model_sends_the_turn_ends_and_the_next_request_is_valid(kind
         assert not outputs.exists() or all(path.parent == outputs for path in outputs.rglob("*"))
 
     play(script, scenario)
+
+
+def test_half_a_character_in_any_field_of_an_event_stays_off_the_wire() -> None:
+    event = ToolCompleted(
+        sequence=1, session_id="s", turn_id="t", timestamp="", call_id="\ud800", name="n", status="ok",
+        result="a\ud83c\udf78b\udfff",
+    )  # fmt: skip
+    line = event_to_json(event)
+    line.encode()
+    assert json.loads(line)["result"] == "a🍸b\ufffd"

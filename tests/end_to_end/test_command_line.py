@@ -54,6 +54,8 @@ def test_folders_that_do_not_serve_are_refused_and_leave_no_session(mxclaw: Mxcl
         str(mxclaw.home), str(mxclaw.home / "outputs" / ".."),
     ]  # fmt: skip
     (mxclaw.home / "outputs").mkdir()
+    os.mkdir(os.fsencode(mxclaw.workspace) + b"/caf\xe9")
+    given.append(os.fsdecode(b"caf\xe9"))
     for folder in given:
         done = mxclaw.run("run", "--json", "--workspace", folder, "hello")
         assert (done.status, done.out) == (2, b""), folder
