@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,13 @@ from pathlib import Path
 from mxclaw_nb.core import TurnOptions, TurnStream
 from mxclaw_nb.protocol import (
     EXIT_COMPLETED,
+    AlreadyAnswered,
     Answer,
     Event,
     Mode,
     ModelId,
     MxclawError,
+    NotFound,
     Notice,
     ProviderNotReady,
     Session,
@@ -158,7 +161,7 @@ class _Answers:
     """Takes a screen's answers from any thread and gives them to core on the turn's loop."""
 
     def __init__(self, call: Call) -> None:
-        self._core = call.app.core
+        self._call = call
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -176,21 +179,29 @@ class _Answers:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, request_id: str, answer: Answer) -> None:
-        with contextlib.suppress(MxclawError):  # answered elsewhere first: the event that says so is on its way
-            await self._core.answer(request_id, answer, "user")
+        try:
+            await self._call.app.core.answer(request_id, answer, "user")
+        except (AlreadyAnswered, NotFound):
+            pass  # answered elsewhere first: the event that says so is on its way
+        except MxclawError as error:  # it still waits, and can be answered again from elsewhere
+            self._call.frontend.say(f"The answer to {request_id} could not be given. {error}", level="error")
 
 
 async def _existing_session(call: Call, request: TurnRequest) -> Session | None:
     """The session that the turn goes on with, None for a new one. Raises UsageError if it works in another folder."""
     if request.session:
         session = await call.app.store.session(request.session)
-        if request.workspace is not None and str(request.workspace) != session.workspace:
+        if request.workspace is not None and not _same_folder(str(request.workspace), session.workspace):
             raise UsageError(
                 f"Session {session.id} works in {session.workspace}, not in {request.workspace}. "
                 "Leave --workspace out, or start a new session there."
             )
         return session
     return None if request.new or not call.place.keeps_session else await call.current_session()
+
+
+def _same_folder(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 async def _session_for(call: Call, request: TurnRequest, found: Session | None) -> Session:
