@@ -85,7 +85,8 @@ margin:2px;flex:0 0 auto;max-width:100%;white-space:normal;border:1px solid var(
 .mxc-live .jupyter-button:focus-visible{outline:2px solid var(--jp-brand-color1,#1976d2);outline-offset:1px}
 .mxc-bar{background:var(--jp-layout-color2,#8881);align-items:center}
 .mxc-bar .widget-html-content{min-width:0}
-.mxc-aside{padding:0 10px 4px 34px}.mxc-end{display:flex;justify-content:flex-end;width:fit-content;max-width:100%;
+.mxc-aside{margin:0 10px 4px 34px}
+.mxc-end{display:flex;justify-content:flex-end;width:fit-content;max-width:calc(100% - 44px);
 overflow:hidden;white-space:nowrap;font-style:italic}
 .mxc-asks{border-left:3px solid var(--jp-warn-color1,#b26a00);padding:4px 8px}
 .mxc-asks pre{max-height:20em}
