@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import keyword
 import os
 import sys
 from pathlib import Path
@@ -88,8 +87,9 @@ def shut_down() -> None:
 
 
 def _as_ended(error: MxclawError) -> BaseException:
-    """In a page the record above has said why a turn failed; a terminal, and a turn that was refused, say it here."""
-    if isinstance(error, TurnFailed) and hasattr(_shell(), "kernel"):
+    """In a page the record above has said why a turn failed; a terminal, a log and a refusal say it here."""
+    shell = _shell()
+    if isinstance(error, TurnFailed) and hasattr(shell, "kernel") and _frontend(shell).can_answer:
         return below_its_record(error)
     return in_one_line(error)
 
@@ -102,8 +102,6 @@ async def _turn(line: str, body: str) -> None:
     except AgentHelp as wanted:
         frontend.say(str(wanted))
         return
-    if options.to is not None and keyword.iskeyword(options.to):
-        raise UsageError(f"--to needs the name of a variable, and {options.to!r} is a word of Python itself.")
     if not body.strip():
         raise UsageError(_EMPTY)
     outcome = await run_turn(_call(frontend), options.request(body))
