@@ -17,7 +17,7 @@ lab:  ## open the quickstart in JupyterLab (makes .venv the first time)
 
 test:  ## run all tests (ARGS="tests/core -x" for some of them)
 	@scripts/environment.sh dev
-	$(BIN) -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN) -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint:  ## ruff, mypy and the arrows between the rooms
 	@scripts/environment.sh dev

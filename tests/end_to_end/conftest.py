@@ -13,16 +13,6 @@ from tests.end_to_end.harness import Browser, FrontendName, JupyterServer, Noteb
 SCREENSHOTS = Path(__file__).parents[2] / ".cache" / "screenshots"
 
 
-@pytest.hookimpl(tryfirst=True)  # before the workers read the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares the servers or the peer stays in one worker, one after the other: their pages would disturb it."""
-    for item in items:
-        if "servers" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("browser"))
-        elif item.path.name == "test_llamacpp.py":
-            item.add_marker(pytest.mark.xdist_group("peer"))
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     executable = find_chromium()
