@@ -122,6 +122,7 @@ class App:
                 resolve_model=self.resolve_model,
                 ready=self.ready,
                 home=home,
+                redact=self.directory.redact,
             )
         )
 

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -193,7 +193,7 @@ class CallRunner:
         """Bring one call to its result and commit it."""
         result = item.result if isinstance(item, _Refused) else await self._live(turn_id, item)
         entry = self._open[item.call.id]
-        entry.result = result = _storable(result)
+        entry.result = result = self._storable(result)
         message = self._message(turn_id, item.call, result)
 
         def written() -> None:
@@ -282,7 +282,7 @@ class CallRunner:
             entry = self._open.get(call.id)
             if room <= 0 or entry is None or entry.result is not None:
                 return
-            shown = encodable(delta[:room])
+            shown = self._services.redact(encodable(delta[:room]))
             room -= len(shown)
             with contextlib.suppress(MxclawError):  # no more numbers: whatever is stored next says why
                 self._emitter.emit(ToolOutput(**self._emitter.stamp(), call_id=call.id, delta=shown))
@@ -297,6 +297,7 @@ class CallRunner:
             home=home,
             settings=self._services.settings(),
             emit=emit,
+            redact=self._services.redact,
         )
 
     def _completed(self, entry: _Open, result: ToolResult) -> ToolCompleted:
@@ -311,6 +312,14 @@ class CallRunner:
             duration_ms=0 if started is None else round((time.monotonic() - started) * 1000),
             output_path=result.output_path,
         )
+
+    def _storable(self, result: ToolResult) -> ToolResult:
+        """The result as it may be kept and shown: every character encodable, no key in it."""
+        content = self._services.redact(encodable(result.content))
+        path = None if result.output_path is None else encodable(result.output_path)
+        if content is result.content and path is result.output_path:
+            return result
+        return replace(result, content=content, output_path=path)
 
     def _message(self, turn_id: str, call: ToolCall, result: ToolResult) -> Message:
         return Message(
@@ -334,11 +343,3 @@ async def _all_or_none(tasks: list[asyncio.Task[None]]) -> None:
     if failed is not None:
         await cancelled_soon(tasks, _BATCH_END_S)
         failed.result()
-
-
-def _storable(result: ToolResult) -> ToolResult:
-    content = encodable(result.content)
-    path = None if result.output_path is None else encodable(result.output_path)
-    if content is result.content and path is result.output_path:
-        return result
-    return ToolResult(content, result.status, result.exit_code, path, result.timed_out)

@@ -30,7 +30,7 @@ class Services:
     """The parts that core is wired to.
 
     ``resolve_model`` turns a session's stored model (or None) into an id; ``ready`` says in one sentence what is
-    missing before a model can be asked, or None.
+    missing before a model can be asked, or None. ``redact`` takes the keys out of what a tool brought to light.
     """
 
     store: SessionStore
@@ -40,3 +40,4 @@ class Services:
     resolve_model: Callable[[str | None], ModelId]
     ready: Callable[[ModelId], str | None]
     home: Path
+    redact: Callable[[str], str] = lambda text: text

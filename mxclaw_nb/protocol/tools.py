@@ -55,7 +55,8 @@ class ToolContext:
     """What a running call may know. ``emit`` shows live output; call it from the event loop's thread only.
 
     ``workspace`` is the resolved root; ``outputs`` the session's own folder for long output (made on first need);
-    ``home`` our home directory, which no tool may touch otherwise.
+    ``home`` our home directory, which no tool may touch otherwise. ``redact`` takes the keys out of a text: what a
+    call keeps on disk itself goes through it (core redacts what the call returns and emits).
     """
 
     session_id: str
@@ -66,6 +67,7 @@ class ToolContext:
     home: Path
     settings: Settings = field(default_factory=Settings)
     emit: Callable[[str], None] = lambda _delta: None
+    redact: Callable[[str], str] = lambda text: text
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from mxclaw_nb.protocol import ConfigurationError, ModelId, ProviderNotReady
 
-from .config import DAMAGE_REMEDY, REHEARSAL_PROVIDER, ConfigStore, LoadedConfig, ProviderConfig
+from .config import DAMAGE_REMEDY, KEY_VARIABLE, REHEARSAL_PROVIDER, ConfigStore, LoadedConfig, ProviderConfig
 from .model_ids import UnknownProvider, default_model, parse_model_id
 from .readiness import environment_key_for, what_is_missing
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 REHEARSAL_MODEL: Final = "quickstart"
 """The model that the rehearsal plays."""
+_SHORTEST_KEY = 16
 
 
 class ProviderDirectory:
@@ -104,6 +105,14 @@ class ProviderDirectory:
             return environment_key_for(provider, self._environ)
         server = self._rehearsal
         return SecretStr(server.token) if server is not None else None
+
+    def redact(self, text: str) -> str:
+        """The text without the key that a provider is sent, should a tool have brought it to light.
+
+        Words that only stand in for a key (``ollama``, ``EMPTY``) are no secrets and stay.
+        """
+        key = self._environ.get(KEY_VARIABLE, "").strip()
+        return text.replace(key, "[redacted]") if len(key) >= _SHORTEST_KEY else text
 
     def has_key(self, provider: str) -> bool:
         """Whether ``key_for`` would give a key; one that cannot be sent counts as none."""

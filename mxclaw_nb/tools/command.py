@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -73,6 +74,7 @@ class RunCommand:
             live.finish()
         finally:
             live.close()
+        result = replace(result, output=_redacted(result.output, context))
         shown = await run_in_thread(lambda: _presented(result, context))
         notes = list(_notes(command, shell, result, timeout_s, context))
         content = shown.content or "(no output)"
@@ -127,6 +129,11 @@ def _shells(path: str) -> Iterator[str]:
     """Shells by preference, each once. What SHELL says is not asked: it may be anything."""
     candidates = [shutil.which("bash", path=path), *_BASH, "/bin/sh"]
     yield from dict.fromkeys(shell for shell in candidates if shell and Path(shell).exists())
+
+
+def _redacted(output: bytes, context: ToolContext) -> bytes:
+    """The output without the keys: a program of the same user can read our own environment."""
+    return context.redact(output.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _presented(result: ProcessResult, context: ToolContext) -> Presented:

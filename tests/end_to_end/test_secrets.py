@@ -10,6 +10,10 @@ import pytest
 from mxclaw_nb.providers.rehearsal import ChatRequest, Reply, call, fail, raw, say
 from tests.end_to_end.program import Mxclaw, mxclaw_with
 
+UP = (  # the environments of everything above a command, our own among them
+    "p=$PPID; while [ $p -gt 1 ]; do tr '\\0' '\\n' < /proc/$p/environ; p=$(awk '{{print $4}}' /proc/$p/stat); "
+    "done 2>/dev/null | grep -a ^MX_CLAW; seq {lines}"
+)
 LOOK = (
     "env; cat /proc/self/environ /proc/$PPID/environ | tr '\\0' '\\n'; "
     "python -c 'import os; print(dict(os.environ))'; set; export -p"
@@ -24,6 +28,9 @@ def mxclaw(tmp_path: Path) -> Iterator[Mxclaw]:
         prompt = next(message.text for message in reversed(request.messages) if message.role == "user")
         if prompt == "look":
             return say("I looked.") if request.messages[-1].role == "tool" else call("run_command", command=LOOK)
+        if prompt.startswith("up"):
+            command = UP.format(lines=prompt[3:])
+            return say("I looked.") if request.messages[-1].role == "tool" else call("run_command", command=command)
         if prompt == "stream":
             return raw(b'data: {"error":{"message":"bad key %s","code":400}}\n\n' % key.encode())
         if prompt == "html":
@@ -49,6 +56,12 @@ def test_the_key_is_nowhere_on_disk_on_screen_or_in_a_child(mxclaw: Mxclaw) -> N
     assert "PATH=" in looked["result"], "it did look"
     assert "MX_CLAW_AGENT_COMMAND=1" in looked["result"]
     shown += done.out + done.err
+    for lines in ("1", "100000"):  # a result that is whole, and one with all of it in a file
+        done = mxclaw.run("run", "--json", "--mode", "allow-all", f"up {lines}")
+        assert done.status == 0, done.errors
+        assert "MX_CLAW_API_KEY=[redacted]" in done.of("tool.completed")[0]["result"]
+        shown += done.out + done.err
+    assert list((mxclaw.home / "outputs").rglob("*.txt"))
     for words in (("doctor",), ("settings",), ("session", "list"), ("session", "list", "--json"), ()):
         done = mxclaw.run(*words)
         shown += done.out + done.err
